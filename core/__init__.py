@@ -1,0 +1,1 @@
+"""The engine: energies, reshaping, in-context evaluation. Knows torch, never Streamlit."""

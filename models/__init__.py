@@ -1,0 +1,1 @@
+"""Checkpoints and their training: torch + transformers on top of core."""
