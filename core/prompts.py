@@ -12,6 +12,7 @@ their number does not depend on the continuous settings. With one seed, moving `
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -78,7 +79,7 @@ class Prompts:
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Prompts":
         done: dict[int, Tensor] = {}  # one result per object keeps shared tensors shared
-        new = {}
+        new: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if value is not None and id(value) not in done:
