@@ -1,0 +1,79 @@
+"""The one list of pages. A page exists when it has a row here and a file `pages/NAME.py` with `render()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamlit.navigation.page import Page
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A page of the lab.
+
+    Attributes:
+        name: file name and URL path.
+        title: heading and navigation text.
+        group: heading of the navigation the page stands under; "" for the home page.
+        icon: Material symbol.
+        blurb: one sentence for the map of the lab.
+        claim: the sentence of the paper the page lets a reader test, "" if none.
+    """
+
+    name: str
+    title: str
+    group: str
+    icon: str
+    blurb: str
+    claim: str = ""
+
+
+HOME = Entry(
+    name="home",
+    title="Reshape Lab",
+    group="",
+    icon=":material/home:",
+    blurb="In-context learning as associative memory, to be seen, measured and doubted.",
+)
+
+PAGES: tuple[Entry, ...] = (HOME,)
+
+
+def page(name: str) -> Entry:
+    """The row of this page."""
+    for entry in PAGES:
+        if entry.name == name:
+            return entry
+    raise ValueError(f"no page {name!r} in the catalog; it has {', '.join(e.name for e in PAGES)}")
+
+
+def render(name: str) -> Callable[[], None]:
+    """The page's render(), imported when it is first opened, so that no page pays for another's imports."""
+
+    def run() -> None:
+        import_module(f"pages.{name}").render()
+
+    run.__name__ = name
+    return run
+
+
+def navigation() -> dict[str, list[Page]]:
+    """What `st.navigation` wants: the pages under their group headings."""
+    import streamlit as st
+
+    groups: dict[str, list[Page]] = {}
+    for e in PAGES:
+        made = st.Page(
+            render(e.name),
+            title=e.title,
+            icon=e.icon,
+            url_path=e.name,
+            default=e is HOME,
+            help=e.blurb,
+        )
+        groups.setdefault(e.group, []).append(made)
+    return groups

@@ -1,0 +1,1 @@
+"""What every page stands on: controls, frame, charts, chart component, sharing, caches."""

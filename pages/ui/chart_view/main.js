@@ -1,0 +1,320 @@
+// Draws one figure with Plotly.react into a node that outlives reruns, so zoom and camera stay.
+import { fill, unpack } from "./payload.js";
+
+const views = new WeakMap(); // figure element -> View
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".lab-chart");
+  if (!root || !data) return;
+  let view = views.get(root);
+  if (!view) views.set(root, (view = new View(root)));
+  view.send = setTriggerValue;
+  view.update(data);
+  return () => {
+    view.remove();
+    views.delete(root);
+  };
+}
+
+let plotly; // one promise for the whole page
+
+function loadPlotly() {
+  plotly ??= new Promise((resolve, reject) => {
+    if (window.Plotly) return resolve(window.Plotly);
+    const script = document.createElement("script");
+    script.src = new URL("../reshape.plotly/plotly.min.js", import.meta.url).href;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => {
+      plotly = undefined; // the next rerun tries again
+      reject(new Error("plotly.js could not be loaded; check the connection and reload the page"));
+    };
+    document.head.append(script);
+  });
+  return plotly;
+}
+
+class View {
+  constructor(root) {
+    this.root = root;
+    this.plot = root.querySelector(".lab-chart-plot");
+    this.tools = root.querySelector(".lab-chart-tools");
+    this.message = root.querySelector(".lab-chart-message");
+    this.frame = 0;
+    this.queue = Promise.resolve();
+    this.sizes = new ResizeObserver(() => this.resized());
+    this.sizes.observe(root);
+    this.onFrame = ({ detail }) => {
+      if (detail.from !== this && detail.group && detail.group === this.head?.frames?.group) this.show(detail.index, false);
+    };
+    window.addEventListener("reshape:frame", this.onFrame);
+    this.onFull = () => this.resized(true);
+    document.addEventListener("fullscreenchange", this.onFull);
+  }
+
+  remove() {
+    this.stop();
+    this.sizes.disconnect();
+    window.removeEventListener("reshape:frame", this.onFrame);
+    document.removeEventListener("fullscreenchange", this.onFull);
+    if (window.Plotly && this.drawn) window.Plotly.purge(this.plot);
+  }
+
+  update(bytes) {
+    try {
+      const head = unpack(bytes);
+      const theme = this.theme();
+      if (head.revision === this.head?.revision && theme === this.lastTheme) return;
+      if (head.revision !== this.head?.revision) {
+        this.stop();
+        this.head = head;
+        this.frame = head.frames ? head.frames.start : 0;
+      }
+      this.lastTheme = theme;
+      this.draw();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  theme() {
+    const colour = getComputedStyle(this.root).getPropertyValue("--st-background-color").trim();
+    const probe = document.createElement("canvas").getContext("2d");
+    probe.fillStyle = colour || "#fff";
+    const hex = probe.fillStyle;
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+    return 0.299 * r + 0.587 * g + 0.114 * b < 128 ? "dark" : "light";
+  }
+
+  figure(theme) {
+    const { figure, arrays, looks } = this.head;
+    const { colours, template } = looks[theme];
+    const data = fill(figure.data, arrays, colours);
+    const layout = fill(figure.layout, arrays, colours);
+    layout.template = template;
+    layout.uirevision = "kept";
+    const frame = this.head.frames?.frames[this.frame];
+    frame?.traces.forEach((t, i) => merge(data[t], fill(frame.data[i], arrays, colours)));
+    return { data, layout };
+  }
+
+  size() {
+    const full = document.fullscreenElement === this.root;
+    const width = Math.floor(this.plot.clientWidth);
+    const wanted = this.head.figure.layout.height ?? 420;
+    // On a narrow screen a picture is no taller than a little more than it is wide.
+    const height = full ? this.root.clientHeight - this.tools.offsetHeight - 24
+      : width < 560 ? Math.min(wanted, Math.max(300, Math.round(width * 1.05))) : wanted;
+    return { width, height };
+  }
+
+  // Draws one after another; of those waiting only the newest is drawn.
+  draw() {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.queue = this.queue.then(async () => {
+      if (turn !== this.turn) return;
+      try {
+        const Plotly = await loadPlotly();
+        if (turn !== this.turn || !this.root.isConnected) return;
+        const { data, layout } = this.figure(this.lastTheme);
+        layout.paper_bgcolor = "rgba(0,0,0,0)";
+        layout.plot_bgcolor ??= "rgba(0,0,0,0)";
+        Object.assign(layout, this.size());
+        if (!layout.width) return (this.waiting = true); // hidden (a closed tab): drawn once it has a width
+        this.waiting = false;
+        this.plot.setAttribute("role", "img");
+        this.plot.setAttribute("aria-label", this.head.alt);
+        await Plotly.react(this.plot, data, layout, {
+          displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset+autosize",
+        });
+        if (!this.drawn) {
+          this.drawn = true;
+          this.plot.on("plotly_click", (event) => this.clicked(event));
+        }
+        this.root.dataset.click = this.head.click;
+        this.root.dataset.state = "drawn";
+        this.message.textContent = "";
+        this.buttons();
+        this.painted();
+      } catch (error) {
+        this.fail(error);
+      }
+    });
+    return this.queue;
+  }
+
+  // Says when the picture stands on the screen; tests and benchmarks wait for it.
+  painted() {
+    const revision = this.head.revision;
+    requestAnimationFrame(() => setTimeout(() => {
+      this.root.dataset.revision = revision;
+      this.root.dataset.painted = performance.now().toFixed(1);
+    }));
+  }
+
+  fail(error) {
+    console.error(error);
+    this.root.dataset.state = "failed";
+    this.message.textContent = `This picture could not be drawn: ${error.message}`;
+  }
+
+  resized(now = false) {
+    if (!this.head || (!this.drawn && !this.waiting)) return;
+    const { width, height } = this.size();
+    if (!width || (width === this.plot._fullLayout?.width && height === this.plot._fullLayout?.height)) return;
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.draw(), now ? 0 : 60);
+  }
+
+  clicked(event) {
+    const point = event.points?.[0];
+    if (!this.head.click || !point) return;
+    const at = { x: num(point.x), y: num(point.y) };
+    // Where the mouse was, not the centre of the cell it hit.
+    const { xaxis, yaxis } = point;
+    if (event.event && xaxis?.p2d && yaxis?.p2d) {
+      const box = this.plot.getBoundingClientRect();
+      at.x = xaxis.p2d(event.event.clientX - box.left - xaxis._offset);
+      at.y = yaxis.p2d(event.event.clientY - box.top - yaxis._offset);
+    }
+    this.send("click", { ...at, curve: point.curveNumber, point: point.pointNumber ?? null });
+  }
+
+  // --- frames -----------------------------------------------------------------------------------------
+
+  async show(index, tell = true) {
+    const frames = this.head?.frames;
+    if (!frames || !this.drawn) return;
+    this.frame = Math.max(0, Math.min(frames.frames.length - 1, index));
+    const { traces, data } = frames.frames[this.frame];
+    const colours = this.head.looks[this.lastTheme].colours;
+    const filled = data.map((d) => fill(d, this.head.arrays, colours));
+    const flat = traces.every((t) => (this.plot.data[t]?.type ?? "scatter") === "scatter");
+    this.label();
+    if (tell) window.dispatchEvent(new CustomEvent("reshape:frame", { detail: { from: this, group: frames.group, index: this.frame } }));
+    await window.Plotly.animate(this.plot, [{ traces, data: filled }], {
+      mode: "immediate", transition: { duration: 0 }, frame: { duration: 0, redraw: !flat },
+    }).catch(() => {}); // a newer frame took its place
+    this.root.dataset.frame = this.frame;
+  }
+
+  play() {
+    if (this.timer) return this.stop();
+    const last = this.head.frames.frames.length - 1;
+    if (this.frame >= last) this.show(0);
+    const slow = matchMedia("(prefers-reduced-motion: reduce)").matches ? 2 : 1;
+    this.timer = setInterval(() => {
+      if (this.frame >= last) return this.stop();
+      this.show(this.frame + 1);
+    }, this.head.frames.pause * slow);
+    this.label();
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = undefined;
+    if (this.head) this.label();
+  }
+
+  label() {
+    const frames = this.head.frames;
+    const text = this.tools.querySelector("output");
+    if (text && frames) text.textContent = frames.labels[this.frame];
+    const play = this.tools.querySelector("[data-do=play]");
+    if (play) {
+      play.innerHTML = this.timer ? ICONS.pause : ICONS.play;
+      name(play, this.timer ? "Pause" : "Play");
+    }
+  }
+
+  // --- tools ------------------------------------------------------------------------------------------
+
+  buttons() {
+    const kind = this.head.frames ? "frames" : "plain";
+    if (this.tools.dataset.kind !== kind) {
+      this.tools.dataset.kind = kind;
+      this.tools.replaceChildren();
+      if (kind === "frames") {
+        this.button("play", "Play", () => this.play());
+        this.button("back", "One step back", () => (this.stop(), this.show(this.frame - 1)));
+        this.button("step", "One step on", () => (this.stop(), this.show(this.frame + 1)));
+        this.button("reset", "Back to the start", () => (this.stop(), this.show(0)));
+        this.tools.append(document.createElement("output"));
+      }
+      const gap = document.createElement("span");
+      gap.className = "lab-chart-gap";
+      this.tools.append(gap);
+      this.button("home", "Reset the view", () => this.resetView());
+      this.button("png", "Save as PNG", () => this.save("png"), "PNG");
+      this.button("svg", "Save as SVG", () => this.save("svg"), "SVG");
+      this.button("full", "Full screen", () => this.fullScreen());
+    }
+    this.label();
+  }
+
+  button(id, label, action, text) {
+    const b = document.createElement("button");
+    b.type = "button";
+    b.dataset.do = id;
+    b.innerHTML = text ?? ICONS[id];
+    name(b, label);
+    b.addEventListener("click", () => Promise.resolve(action()).catch((error) => this.fail(error)));
+    this.tools.append(b);
+  }
+
+  resetView() {
+    // A purged node has no memory of zoom and camera; react then draws the figure's own view.
+    window.Plotly.purge(this.plot);
+    this.drawn = false;
+    return this.draw();
+  }
+
+  // A picture for paper: light colours on opaque white, the view as it stands.
+  async save(format) {
+    const { data, layout } = this.figure("light");
+    const shown = this.plot._fullLayout;
+    for (const id of Object.keys(shown)) {
+      if (/^[xy]axis\d*$/.test(id)) layout[id] = { ...layout[id], range: [...shown[id].range], autorange: false };
+      if (/^scene\d*$/.test(id)) layout[id] = { ...layout[id], camera: shown[id].camera };
+    }
+    layout.paper_bgcolor = "#ffffff";
+    layout.plot_bgcolor ??= "#ffffff";
+    const size = { width: Math.max(640, shown.width), height: shown.height };
+    const url = await window.Plotly.toImage({ data, layout: { ...layout, ...size } }, { format, ...size, scale: format === "png" ? 2 : 1 });
+    const link = document.createElement("a");
+    link.download = `${this.head.file}.${format}`;
+    link.href = url;
+    link.click();
+  }
+
+  fullScreen() {
+    return document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen();
+  }
+}
+
+function merge(into, from) {
+  for (const k in from) {
+    const v = from[k];
+    if (v && typeof v === "object" && !Array.isArray(v) && !ArrayBuffer.isView(v) && into[k]) merge(into[k], v);
+    else into[k] = v;
+  }
+}
+
+function num(v) {
+  return typeof v === "number" ? v : null;
+}
+
+function name(button, text) {
+  button.title = text;
+  button.setAttribute("aria-label", text);
+}
+
+const icon = (path) => `<svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><path d="${path}" fill="currentColor"/></svg>`;
+const ICONS = {
+  play: icon("M8 5v14l11-7z"),
+  pause: icon("M7 5h4v14H7zM13 5h4v14h-4z"),
+  back: icon("M18 6v12l-9-6zM6 6h2v12H6z"),
+  step: icon("M6 6v12l9-6zM16 6h2v12h-2z"),
+  reset: icon("M12 5a7 7 0 1 1-6.7 5h2.1A5 5 0 1 0 12 7v3L7.5 6 12 2z"),
+  home: icon("M12 4 3 11h2.5v8h5v-5h3v5h5v-8H21z"),
+  full: icon("M5 5h6v2H7v4H5zm8 0h6v6h-2V7h-4zM5 13h2v4h4v2H5zm12 0h2v6h-6v-2h4z"),
+};

@@ -1,0 +1,222 @@
+"""Arrays in, plotly Figure out. No Streamlit, no mathematics.
+
+Colours are written as tokens (`var(--blue)`); `COLOURS` says what a token is in light and in dark. The chart
+component resolves them in the browser, `resolved()` does for files. Hue is never alone: the i-th series also
+has its own dash and its own marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+# Okabe and Ito's hues, which stay apart under every common colour blindness, moved in lightness until each
+# has at least 3:1 against its background.
+COLOURS: dict[str, dict[str, str]] = {
+    "light": {
+        "blue": "#0b6aa2", "vermillion": "#c94f00", "green": "#00805c", "purple": "#a84a80",
+        "amber": "#946400", "sky": "#2583b8", "ink": "#1d2730", "muted": "#5c6770", "faint": "#a9adb0",
+        "grid": "#e7e3db", "paper": "#fdfcfa", "missing": "#d3d0c9", "zero": "#f4f2ed",
+    },
+    "dark": {
+        "blue": "#5cb3e6", "vermillion": "#ff8a4c", "green": "#35c79f", "purple": "#e39ac4",
+        "amber": "#e6b040", "sky": "#9ad4f5", "ink": "#e4e8eb", "muted": "#a3afb9", "faint": "#5b6670",
+        "grid": "#2a333c", "paper": "#12171d", "missing": "#3a4149", "zero": "#20272f",
+    },
+}  # fmt: skip
+
+HUES = ("blue", "vermillion", "green", "purple", "amber", "sky")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
+
+FONT = "Source Sans, Source Sans Pro, Helvetica Neue, Arial, sans-serif"
+
+# Lightness rises steadily from low to high, so it reads in grey and under colour blindness.
+SEQUENTIAL = [
+    [0.0, "#0c1b3a"], [0.15, "#133a66"], [0.32, "#1d6a8f"], [0.5, "#3d98a2"],
+    [0.68, "#7dc0ae"], [0.85, "#c2e3c8"], [1.0, "#f5f8de"],
+]  # fmt: skip
+DIVERGING = [
+    [0.0, "#0a4f80"], [0.25, "#5a9cc6"], [0.5, "var(--zero)"], [0.75, "#e39a6b"], [1.0, "#a33c00"],
+]  # fmt: skip
+
+
+def token(name: str) -> str:
+    """`"blue"` -> `"var(--blue)"`, a colour that follows the theme."""
+    if name not in COLOURS["light"]:
+        raise ValueError(f"no colour {name!r}; there are {', '.join(COLOURS['light'])}")
+    return f"var(--{name})"
+
+
+def series(i: int, width: float = 2.2) -> dict[str, Any]:
+    """Line and marker of the i-th series: hue, dash and marker change together."""
+    hue = token(HUES[i % len(HUES)])
+    return {
+        "line": {"color": hue, "width": width, "dash": DASHES[i % len(DASHES)]},
+        "marker": {"color": hue, "size": 8, "symbol": MARKERS[i % len(MARKERS)]},
+    }
+
+
+def template(theme: str) -> dict[str, Any]:
+    """What every figure looks like before it says anything itself."""
+    c = COLOURS[theme]
+    axis = {
+        "gridcolor": c["grid"], "zeroline": False, "linecolor": c["faint"], "tickcolor": c["faint"],
+        "ticks": "outside", "ticklen": 4, "showline": True, "automargin": True,
+        "title": {"standoff": 8, "font": {"size": 14}}, "tickfont": {"color": c["muted"]},
+    }  # fmt: skip
+    scene = {
+        "backgroundcolor": c["paper"], "gridcolor": c["grid"], "linecolor": c["faint"],
+        "zeroline": False, "showbackground": False, "tickfont": {"color": c["muted"], "size": 11},
+    }  # fmt: skip
+    bar = {"outlinewidth": 0, "thickness": 12, "tickfont": {"color": c["muted"]}, "ticks": ""}
+    return {
+        "layout": {
+            "font": {"family": FONT, "size": 13, "color": c["ink"]},
+            "paper_bgcolor": c["paper"],
+            "plot_bgcolor": c["paper"],
+            "colorway": [c[h] for h in HUES],
+            "margin": {"l": 12, "r": 12, "t": 34, "b": 12},
+            "title": {"font": {"size": 15}, "x": 0.01, "xanchor": "left"},
+            "xaxis": axis,
+            "yaxis": axis,
+            "scene": {
+                "xaxis": scene, "yaxis": scene, "zaxis": scene,
+                "camera": {"eye": {"x": 1.35, "y": -1.35, "z": 0.95}},
+            },
+            "legend": {
+                "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "bgcolor": "rgba(0,0,0,0)",
+            },
+            "hoverlabel": {
+                "bgcolor": c["paper"], "bordercolor": c["faint"],
+                "font": {"family": FONT, "color": c["ink"], "size": 13},
+            },
+            "hovermode": "closest",
+            "annotationdefaults": {"font": {"color": c["muted"]}, "arrowcolor": c["muted"]},
+            "shapedefaults": {"line": {"color": c["faint"]}},
+        },
+        "data": {
+            "heatmap": [{"colorscale": SEQUENTIAL, "colorbar": bar}],
+            "contour": [{"colorscale": SEQUENTIAL, "colorbar": bar}],
+            "surface": [{"colorscale": SEQUENTIAL, "colorbar": bar}],
+        },
+    }  # fmt: skip
+
+
+def figure(
+    *traces: Any, x: str = "", y: str = "", title: str = "", height: int = 420, **layout: Any
+) -> go.Figure:
+    """A figure in the lab's style. `layout` goes to plotly as it is and wins over what is set here."""
+    base: dict[str, Any] = {"template": None, "height": height}
+    if x:
+        base["xaxis"] = {"title": {"text": x}}
+    if y:
+        base["yaxis"] = {"title": {"text": y}}
+    if title:
+        base["title"] = {"text": title}
+    fig = go.Figure(data=list(traces), layout=base)
+    return fig.update_layout(**layout) if layout else fig
+
+
+def lines(
+    x: np.ndarray,
+    curves: Mapping[str, np.ndarray],
+    /,
+    *,
+    bands: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+    markers: bool = False,
+    first: int = 0,
+    **layout: Any,
+) -> go.Figure:
+    """Named curves over one x, each with an optional band `(lower, upper)` of the same name.
+
+    Args:
+        x: `(n,)`.
+        curves: `{name: (n,)}`.
+        first: number of the first curve's style, so that a baseline keeps its look across figures.
+    """
+    traces: list[Any] = []
+    for i, (name, y) in enumerate(curves.items(), start=first):
+        style = series(i)
+        if bands and name in bands:
+            traces.append(band(x, *bands[name], hue=HUES[i % len(HUES)], group=name))
+        traces.append(
+            go.Scatter(
+                x=x,
+                y=y,
+                name=name,
+                mode="lines+markers" if markers else "lines",
+                legendgroup=name,
+                **style,
+            )  # fmt: skip
+        )
+    return figure(*traces, **layout)
+
+
+def band(
+    x: np.ndarray, low: np.ndarray, high: np.ndarray, *, hue: str, group: str = ""
+) -> go.Scatter:
+    """A shaded region between two curves of one x."""
+    return go.Scatter(
+        x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself",
+        fillcolor=token(hue), opacity=0.16, line={"width": 0}, mode="lines", hoverinfo="skip",
+        showlegend=False, legendgroup=group or None,
+    )  # fmt: skip
+
+
+def heatmap(
+    z: np.ndarray, *, x: np.ndarray | None = None, y: np.ndarray | None = None, **trace: Any
+):
+    """A heatmap trace. Cells that are not finite stay open; `greyed()` shows them."""
+    return go.Heatmap(z=finite(z), x=x, y=y, hoverongaps=False, **trace)
+
+
+def greyed(fig: go.Figure) -> go.Figure:
+    """Shows the cells without a finite value in grey instead of as background."""
+    return fig.update_layout(plot_bgcolor=token("missing"))
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """The array with every infinity turned to NaN, which plotly leaves out instead of going blank."""
+    values = np.asarray(values)
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return values
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def resolved(fig: go.Figure, theme: str = "light") -> go.Figure:
+    """The figure with tokens turned to colours and the theme's template, for files that leave the lab."""
+    plain = _replace(fig.to_plotly_json(), COLOURS[theme])
+    out = go.Figure(plain)
+    return out.update_layout(template=template(theme), paper_bgcolor="#ffffff")
+
+
+def _replace(node: Any, colours: Mapping[str, str]) -> Any:
+    if isinstance(node, str):
+        return colours.get(node[6:-1], node) if node.startswith("var(--") else node
+    if isinstance(node, dict):
+        return {k: _replace(v, colours) for k, v in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [_replace(v, colours) for v in node]
+    return node
+
+
+def plotted(fig: go.Figure) -> list[dict[str, np.ndarray | Sequence]]:
+    """The numbers of every visible trace, as long columns, for the CSV of what is plotted."""
+    tables: list[dict[str, Any]] = []
+    for i, trace in enumerate(fig.data):
+        t = trace.to_plotly_json()
+        if t.get("hoverinfo") == "skip" and t.get("fill") == "toself":
+            half = len(t["x"]) // 2
+            tables.append(
+                {"series": f"{t.get('legendgroup') or i} band", "x": t["x"][:half],
+                 "low": t["y"][half:][::-1], "high": t["y"][:half]}
+            )  # fmt: skip
+            continue
+        columns = {k: t[k] for k in ("x", "y", "z") if t.get(k) is not None}
+        if columns:
+            tables.append({"series": t.get("name") or f"{t['type']} {i + 1}", **columns})
+    return tables

@@ -1,0 +1,212 @@
+"""The frame of a page: what stands where, and what happens when numbers go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages import catalog
+from pages.ui import panel, share
+from pages.ui.chart_view import Frames, chart_view
+from pages.ui.controls import Scenario, defaults
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+_STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
+
+
+def style() -> None:
+    """The lab's own style sheet; once a run, before anything else."""
+    st.html(_STYLE)
+
+
+def open_page(
+    name: str,
+    settings: Callable[..., S],
+    scenarios: Sequence[Scenario] = (),
+    *,
+    lead: str,
+    equation: str = "",
+    symbols: Mapping[str, str] | None = None,
+) -> Page[S]:
+    """Draw a page's head and controls and return the page to draw the rest on.
+
+    Args:
+        name: of the page, as in the catalog.
+        settings: the page's frozen dataclass; its fields are the keys of the page's controls.
+        scenarios: the one-click presets.
+        lead: one or two sentences under the title.
+        equation: LaTeX without delimiters.
+        symbols: `{LaTeX: what it is}` for each symbol of the equation.
+    """
+    entry = catalog.page(name)
+    style()
+    panel.open_link(name, {s.name: s.values for s in scenarios})
+    with st.container(key="lab-head"):
+        with st.container(
+            horizontal=True,
+            vertical_alignment="bottom",
+            horizontal_alignment="distribute",
+            key="lab-title",
+        ):
+            st.html(
+                f'<p class="lab-eyebrow">{entry.group}</p><h1 class="lab-h1">{entry.title}</h1>',
+                width="content",
+            )
+            tools = st.container(horizontal=True, width="content", key="lab-share", gap="small")
+        st.markdown(lead)
+        if equation:
+            with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
+                st.latex(equation, width="content")
+                if symbols:
+                    with st.popover("Symbols", type="tertiary"):
+                        for symbol, meaning in symbols.items():
+                            st.markdown(f"${symbol}$ &nbsp; {meaning}")
+        for notice in panel.notices(name):
+            st.warning(notice, icon=":material/link_off:")
+    scene = st.container(horizontal=True, key="lab-scenarios", gap="small") if scenarios else None
+    with st.container(horizontal=True, key="lab-body", gap="large"):
+        with st.container(key="lab-controls", gap="small", width=300):
+            values = panel.draw(name)
+        stage = st.container(key="lab-stage")
+    if scene is not None:
+        with scene:
+            _scenarios(name, scenarios, values)
+    return Page(name, entry, settings, values, stage, tools)
+
+
+def _scenarios(name: str, scenarios: Sequence[Scenario], values: Mapping[str, Any]) -> None:
+    claim = ""
+    for s in scenarios:
+        chosen = s.settings(name) == dict(values)
+        claim = s.claim if chosen else claim
+        st.button(
+            s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose, args=(name, s),
+            type="primary" if chosen else "secondary", wrap=False,
+        )  # fmt: skip
+    if claim:
+        st.caption(claim)
+
+
+def _choose(name: str, scenario: Scenario) -> None:
+    panel.forget_notices(name)
+    panel.set_values(name, scenario.settings(name))
+
+
+class Page(Generic[S]):
+    """One run of one page. `settings` are those of the picture, which is the last good one after an error."""
+
+    def __init__(
+        self,
+        name: str,
+        entry: catalog.Entry,
+        make: Callable[..., S],
+        values: Mapping[str, Any],
+        stage: Any,
+        tools: Any,
+    ) -> None:
+        self.name = name
+        self.entry = entry
+        self.values = dict(values)
+        self.settings: S = make(**values)
+        self.stage = stage
+        self._make = make
+        self._tools = tools
+        self._figures: dict[str, go.Figure] = {}
+        self._said: list[str] = []
+
+    def compute(
+        self,
+        compute: Callable[[S], R],
+        finite: Callable[[R], Mapping[str, Any]] | None = None,
+    ) -> R:
+        """`compute(settings)`. If that raises ValueError, its message is shown and the last good picture's
+        settings take over (`self.settings` changes with them).
+
+        Args:
+            compute: settings to result; normally one call into `ui/cache.py`.
+            finite: result to `{name of a quantity: array}` that should be finite. Where one is not, the page
+                says which and offers the way back.
+        """
+        good: dict[str, Any] = st.session_state.get(f"{self.name}~good") or defaults(self.name)
+        try:
+            result = compute(self.settings)
+        except ValueError as reason:
+            if self.values == good:
+                self._warn(str(reason), None)
+                st.stop()
+            self._warn(f"{reason} The picture shows the last settings that worked.", good)
+            self.values, self.settings = dict(good), self._make(**good)
+            return compute(self.settings)
+        broken = _not_finite(finite(result)) if finite is not None else ""
+        if broken:
+            self._warn(f"{broken} Those cells are grey.", good)
+        else:
+            st.session_state[f"{self.name}~good"] = self.values
+        return result
+
+    def _warn(self, message: str, back: Mapping[str, Any] | None) -> None:
+        with (
+            self.stage,
+            st.container(horizontal=True, vertical_alignment="center", key="lab-warning"),
+        ):
+            st.warning(message, icon=":material/error:")
+            if back is not None:
+                st.button(
+                    "Back to safe values", on_click=panel.set_values, args=(self.name, dict(back)),
+                    key=f"{self.name}~back", type="primary",
+                )  # fmt: skip
+
+    def chart(
+        self,
+        fig: go.Figure,
+        key: str,
+        alt: str,
+        *,
+        frames: Frames | None = None,
+        on_click: Callable[[dict[str, Any]], None] | None = None,
+        exported: bool = True,
+    ) -> None:
+        """A picture on the stage. `key` names it on the page and in every export."""
+        if exported:
+            self._figures[key] = fig
+        with self.stage:
+            chart_view(
+                fig, key=f"{self.name}-{key}", alt=alt, frames=frames, on_click=on_click,
+                file_name=f"{self.name}-{key}",
+            )  # fmt: skip
+
+    def look_for(self, sentence: str) -> None:
+        """What to look for, with the live numbers in it."""
+        self._said.append(sentence)
+        with self.stage:
+            st.markdown(f'<div class="lab-look">\n\n{sentence}\n\n</div>', unsafe_allow_html=True)
+
+    def refuted_by(self, text: str) -> None:
+        """What would refute the claim this page tests."""
+        with self.stage, st.expander("What would refute it"):
+            st.markdown(text)
+
+    def finish(self, snippet: str) -> None:
+        """Copy-link and Export, once the pictures are known. `snippet` prints the page's numbers."""
+        with self._tools:
+            share.copy_link(self.name, self.values, panel.version(self.name))
+            share.exports(
+                self.name, self.entry.title, self.values, self._figures, snippet, self._said
+            )
+
+
+def _not_finite(quantities: Mapping[str, Any]) -> str:
+    parts = []
+    for name, array in quantities.items():
+        a = np.asarray(array)
+        bad = int(a.size - np.isfinite(a).sum())
+        if bad:
+            parts.append(f"{name} is not finite at {bad} of {a.size} points")
+    return "; ".join(parts) + "." if parts else ""

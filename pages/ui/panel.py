@@ -1,0 +1,183 @@
+"""Draws a page's controls and returns their values. What a control is stands in `controls.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import streamlit as st
+
+from pages.ui.controls import (
+    LINK_VERSION,
+    Choice,
+    Control,
+    Link,
+    Number,
+    Text,
+    Toggle,
+    read_link,
+    rows,
+)
+
+BOUND: dict[str, Any] = {"bind": "query-params", "persist_state": "session"}
+
+
+def open_link(page: str, presets: Mapping[str, Mapping[str, Any]]) -> None:
+    """On the page's first run in a session, take the settings from the address.
+
+    Streamlit drops values it cannot use without a word, so the raw address is read before any widget is
+    made. What was wrong stays in `notices(page)` until a control moves.
+    """
+    opened, wanted = f"{page}~link", f"{page}~wanted"
+    if opened in st.session_state:
+        if wanted in st.session_state:
+            set_values(page, st.session_state.pop(wanted))
+        return
+    link = read_link(page, {k: st.query_params.get_all(k) for k in st.query_params}, presets)
+    st.session_state[opened] = link
+    base = {row.key: row.default_of(link.version) for row in rows(page)}
+    values = base | (presets[link.preset] if link.preset else {}) | link.values
+    if link.notices or link.preset:
+        # The address shall say what the page shows: without the bad values, with what the preset set.
+        stated = {r.name: r.text(values[r.key]) for r in rows(page) if values[r.key] != base[r.key]}
+        st.query_params.from_dict({"v": str(link.version), **stated})
+    set_values(page, values)
+    st.session_state[wanted] = values
+
+
+def version(page: str) -> int:
+    """The link version this session reads the page's address with."""
+    link = st.session_state.get(f"{page}~link")
+    return link.version if link else LINK_VERSION
+
+
+def notices(page: str) -> tuple[str, ...]:
+    return st.session_state[f"{page}~link"].notices if f"{page}~link" in st.session_state else ()
+
+
+def forget_notices(page: str) -> None:
+    link = st.session_state.get(f"{page}~link")
+    if link is not None and link.notices:
+        st.session_state[f"{page}~link"] = Link(link.values, link.version, link.preset, ())
+
+
+def set_values(page: str, values: Mapping[str, Any]) -> None:
+    """Move controls from code: a scenario, a click on a picture, a tour step. Call it before the widgets
+    are drawn, so from a callback. Values are checked like a link's."""
+    known = {row.key: row for row in rows(page)}
+    for key, value in values.items():
+        if key not in known:
+            raise ValueError(f"page {page!r} has no control {key!r}; it has {', '.join(known)}")
+        st.session_state[known[key].name] = known[key].check(value)
+
+
+def values(page: str) -> dict[str, Any]:
+    """The settings as they stand, drawn or not."""
+    v = version(page)
+    return {row.key: st.session_state.get(row.name, row.default_of(v)) for row in rows(page)}
+
+
+def draw(page: str) -> dict[str, Any]:
+    """Draw every control of the page, top to bottom, and return `{key: value}` of all of them."""
+    current = values(page)
+    wanted = st.session_state.pop(f"{page}~wanted", None)
+    section = ""
+    for row in rows(page):
+        if row.when is not None and current[row.when[0]] not in row.when[1]:
+            continue
+        if row.section != section:
+            section = row.section
+            st.markdown(f'<p class="lab-section">{section}</p>', unsafe_allow_html=True)
+        current[row.key] = _WIDGETS[type(row)](row, version(page))
+    if wanted is not None and wanted != current:
+        # Streamlit read a bad value its own way (2.5 as 2). Values set before the second run win over the
+        # address.
+        st.session_state[f"{page}~wanted"] = wanted
+        st.rerun()
+    return current
+
+
+def _touched(row: Control) -> None:
+    forget_notices(row.page)
+
+
+def _number(row: Number, version: int) -> float | int:
+    kind = int if row.whole else float
+    # The field holds the value and the URL; the slider only follows it, so the field is made first and the
+    # style sheet puts it on the right.
+    with st.container(
+        horizontal=True, key=f"{row.name}-pair", gap="small", vertical_alignment="bottom"
+    ):
+        value = st.number_input(
+            row.label if not row.slider else f"{row.label}, exact",
+            min_value=kind(row.low),
+            max_value=kind(row.high),
+            value=kind(row.default_of(version)),
+            step=kind(row.step) if row.whole or not row.log else None,
+            format=None if row.whole else "%.6g",
+            key=row.name,
+            help=row.help if not row.slider else None,
+            on_change=_touched,
+            args=(row,),
+            required=row.slider,
+            label_visibility="collapsed" if row.slider else "visible",
+            width=92 if row.slider else "stretch",
+            **BOUND,
+        )
+        if value is None:  # an emptied seed field
+            value = row.default_of(version)
+        if row.slider:
+            _slider(row, value)
+    return value
+
+
+def _slider(row: Number, value: float) -> None:
+    key = f"{row.name}~slider"
+    if row.log:
+        stops = row.stops()
+        near = min(stops, key=lambda s: abs(s - value) / s)
+        if st.session_state.get(key) != near:
+            st.session_state[key] = near
+        st.select_slider(
+            row.label, stops, format_func=lambda s: f"{s:g}", key=key, help=row.help or None,
+            on_change=_follow, args=(row, key),
+        )  # fmt: skip
+        return
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value
+    kind = int if row.whole else float
+    st.slider(
+        row.label, kind(row.low), kind(row.high), step=kind(row.step), key=key,
+        format=None if row.whole else "%.4g", help=row.help or None, on_change=_follow, args=(row, key),
+    )  # fmt: skip
+
+
+def _follow(row: Number, key: str) -> None:
+    st.session_state[row.name] = st.session_state[key]
+    _touched(row)
+
+
+def _choice(row: Choice, version: int) -> str:
+    return st.selectbox(
+        row.label, row.options, index=row.options.index(row.default_of(version)), key=row.name,
+        help=row.help or None, on_change=_touched, args=(row,), filter_mode=None, **BOUND,
+    )  # fmt: skip
+
+
+def _toggle(row: Toggle, version: int) -> bool:
+    return st.toggle(
+        row.label, row.default_of(version), key=row.name, help=row.help or None,
+        on_change=_touched, args=(row,), **BOUND,
+    )  # fmt: skip
+
+
+def _text(row: Text, version: int) -> str:
+    return st.text_area(
+        row.label, row.default_of(version), key=row.name, help=row.help or None, max_chars=row.longest,
+        height=28 * row.lines, on_change=_touched, args=(row,), **BOUND,
+    )  # fmt: skip
+
+
+_WIDGETS: dict[type[Control], Callable[..., Any]] = {
+    Number: _number, Choice: _choice, Toggle: _toggle, Text: _text,
+}  # fmt: skip
