@@ -143,7 +143,9 @@ def _power_curvature(scores: Float[Tensor, "*batch M"], beta: float) -> Float[Te
     ratios = scores.clamp_min(0) / safe
     # For beta < 1 the second derivative is unbounded at a score of 0+; a pattern without a match
     # contributes none.
-    slope = torch.where(ratios > 0, ratios.clamp_min(1e-300) ** (beta - 1), torch.zeros_like(ratios))
+    slope = torch.where(
+        ratios > 0, ratios.clamp_min(1e-300) ** (beta - 1), torch.zeros_like(ratios)
+    )
     w = torch.where(ratios > 0, ratios**beta, torch.zeros_like(ratios))
     return (beta / safe)[..., None] * (torch.diag_embed(slope) - w.unsqueeze(-1) * w.unsqueeze(-2))
 
@@ -458,7 +460,9 @@ def check_patterns(Xi: Tensor) -> Tensor:
             f"expected patterns as rows of a matrix (M, D) with M, D >= 1, got {tuple(Xi.shape)}"
         )
     if not Xi.is_floating_point():
-        raise ValueError(f"expected floating-point patterns, got {Xi.dtype}; call .double() on them")
+        raise ValueError(
+            f"expected floating-point patterns, got {Xi.dtype}; call .double() on them"
+        )
     if not Xi.isfinite().all():
         raise ValueError("patterns contain NaN or infinite entries; remove or replace those rows")
     return Xi
