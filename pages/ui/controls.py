@@ -7,7 +7,7 @@ link goes through and the fields of the exported settings all come from that row
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -102,11 +102,19 @@ class Choice(Control):
 
     options: tuple[str, ...]
     renamed: Mapping[str, str] = field(default_factory=dict)
+    more: Callable[[], tuple[str, ...]] | None = None
+    """Further options that are only there now: a checkpoint that lies in the zoo or came by upload."""
+    tabs: bool = False
+    """Drawn as a row of buttons above the pictures instead of a list in the panel."""
+
+    def offered(self) -> tuple[str, ...]:
+        """All options as they stand now."""
+        return self.options + (self.more() if self.more else ())
 
     def parse(self, text: str) -> str:
-        text = self.renamed.get(text, text)
-        if text not in self.options:
-            raise ValueError(f"is none of {', '.join(self.options)}")
+        text, offered = self.renamed.get(text, text), self.offered()
+        if text not in offered:
+            raise ValueError(f"is none of {', '.join(offered)}")
         return text
 
 

@@ -75,6 +75,8 @@ def open_page(
         with st.container(key="lab-controls", gap="small", width=300):
             values = panel.draw(name)
         stage = st.container(key="lab-stage")
+        with stage:
+            panel.tabs(name)
     if scene is not None:
         with scene:
             _scenarios(name, scenarios, values)

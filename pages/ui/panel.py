@@ -83,6 +83,8 @@ def draw(page: str) -> dict[str, Any]:
     wanted = st.session_state.pop(f"{page}~wanted", None)
     section = ""
     for row in rows(page):
+        if isinstance(row, Choice) and row.tabs:
+            continue
         if row.when is not None and current[row.when[0]] not in row.when[1]:
             continue
         if row.section != section:
@@ -157,9 +159,21 @@ def _follow(row: Number, key: str) -> None:
     _touched(row)
 
 
+def tabs(page: str) -> None:
+    """Draw the page's rows of buttons, which stand above the pictures."""
+    for row in rows(page):
+        if isinstance(row, Choice) and row.tabs:
+            st.segmented_control(
+                row.label, row.offered(), default=row.default_of(version(page)), required=True,
+                key=row.name, help=row.help or None, on_change=_touched, args=(row,),
+                label_visibility="collapsed", **BOUND,
+            )  # fmt: skip
+
+
 def _choice(row: Choice, version: int) -> str:
+    options = row.offered()
     return st.selectbox(
-        row.label, row.options, index=row.options.index(row.default_of(version)), key=row.name,
+        row.label, options, index=options.index(row.default_of(version)), key=row.name,
         help=row.help or None, on_change=_touched, args=(row,), filter_mode=None, **BOUND,
     )  # fmt: skip
 
