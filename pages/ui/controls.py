@@ -16,6 +16,9 @@ LINK_VERSION = 1
 """Written as `v=` into every link. When a default changes: raise this by one and record the old default
 in the row, `was={1: old}`. Links of version 1 then keep meaning what they meant."""
 
+ELSEWHERE = "(an uploaded file)"
+"""What a link says in place of a file too large for it."""
+
 RESERVED = frozenset({"v", "preset", "embed", "embed_options"})
 
 
@@ -133,15 +136,29 @@ class Toggle(Control):
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Control):
-    """A short text, such as a pasted table. Longer than `longest` characters it is refused."""
+    """A short text, such as a pasted table. Longer than `longest` characters it is refused in a link.
+
+    With `upload` a file may take its place. A file that fits is put into the field, and so into the link;
+    a larger one is held in the session, where it is the control's value (bytes, if it is not text) but not
+    the link's: the link says `ELSEWHERE`, for the page to explain.
+    """
 
     longest: int = 2000
     lines: int = 4
+    upload: tuple[str, ...] = ()
+    """Endings of the files it takes."""
 
     def parse(self, text: str) -> str:
         if len(text) > self.longest:
             raise ValueError(f"is longer than {self.longest} characters")
         return text
+
+    def text(self, value: Any) -> str:
+        return ELSEWHERE if self.holds(value) else str(value)
+
+    def holds(self, value: Any) -> bool:
+        """Whether the value is one for the session, not for the field."""
+        return bool(self.upload) and (isinstance(value, bytes) or len(value) > self.longest)
 
 
 def seed(page: str, *, section: str = "", label: str = "Seed", **changes: Any) -> Number:

@@ -32,7 +32,7 @@ def open_page(
     scenarios: Sequence[Scenario] = (),
     *,
     lead: str,
-    equation: str = "",
+    equation: str | Callable[[Mapping[str, Any]], str] = "",
     symbols: Mapping[str, str] | None = None,
 ) -> Page[S]:
     """Draw a page's head and controls and return the page to draw the rest on.
@@ -42,7 +42,7 @@ def open_page(
         settings: the page's frozen dataclass; its fields are the keys of the page's controls.
         scenarios: the one-click presets.
         lead: one or two sentences under the title.
-        equation: LaTeX without delimiters.
+        equation: LaTeX without delimiters; a function of the settings where a control chooses it.
         symbols: `{LaTeX: what it is}` for each symbol of the equation.
     """
     entry = catalog.page(name)
@@ -63,7 +63,7 @@ def open_page(
         st.markdown(lead)
         if equation:
             with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
-                st.latex(equation, width="content")
+                formula = st.container(width="content")
                 if symbols:
                     with st.popover("Symbols", type="tertiary"):
                         for symbol, meaning in symbols.items():
@@ -77,6 +77,8 @@ def open_page(
         stage = st.container(key="lab-stage")
         with stage:
             panel.tabs(name)
+    if equation:
+        formula.latex(equation(values) if callable(equation) else equation, width="content")
     if scene is not None:
         with scene:
             _scenarios(name, scenarios, values)
@@ -189,6 +191,21 @@ class Page(Generic[S]):
         self._said.append(sentence)
         with self.stage:
             st.markdown(f'<div class="lab-look">\n\n{sentence}\n\n</div>', unsafe_allow_html=True)
+
+    def facts(
+        self, columns: Sequence[str], rows: Sequence[tuple[str, ...]], caption: str = ""
+    ) -> None:
+        """A small table of numbers. A row starts with its name; cells are HTML, so escape what is typed."""
+        head = "".join(f'<th scope="col">{c}</th>' for c in ("", *columns))
+        body = "".join(
+            f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+            for name, *cells in rows
+        )
+        with self.stage:
+            st.html(
+                f'<table class="lab-facts"><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
+                f"<tbody>{body}</tbody></table>"
+            )
 
     def refuted_by(self, text: str) -> None:
         """What would refute the claim this page tests."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import streamlit as st
 
 from pages.ui.controls import (
+    ELSEWHERE,
     LINK_VERSION,
     Choice,
     Control,
@@ -68,13 +70,38 @@ def set_values(page: str, values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         if key not in known:
             raise ValueError(f"page {page!r} has no control {key!r}; it has {', '.join(known)}")
-        st.session_state[known[key].name] = known[key].check(value)
+        row = known[key]
+        if isinstance(row, Text) and row.upload:
+            hold(row, value)
+            if row.holds(value):
+                continue
+        st.session_state[row.name] = row.check(value)
+
+
+def hold(row: Text, value: str | bytes | None, file: str = "") -> None:
+    """Keep an uploaded value that is too large for the field, which then says so; anything else frees the
+    place."""
+    place = f"{row.page}~{row.key}-held"
+    before = st.session_state.get(place)
+    if value is not None and row.holds(value):
+        known = before[0] if before and before[1] == value else "A file"
+        st.session_state[place] = (file or known, value)
+        st.session_state[row.name] = ELSEWHERE
+    elif before:
+        del st.session_state[place]
+        if st.session_state.get(row.name) == ELSEWHERE:
+            st.session_state[row.name] = row.default_of(version(row.page))
+
+
+def _held(row: Control) -> tuple[str, Any] | None:
+    return st.session_state.get(f"{row.page}~{row.key}-held")
 
 
 def values(page: str) -> dict[str, Any]:
     """The settings as they stand, drawn or not."""
     v = version(page)
-    return {row.key: st.session_state.get(row.name, row.default_of(v)) for row in rows(page)}
+    held = {row.key: stored[1] for row in rows(page) if (stored := _held(row))}
+    return {row.key: st.session_state.get(row.name, row.default_of(v)) for row in rows(page)} | held
 
 
 def draw(page: str) -> dict[str, Any]:
@@ -186,10 +213,54 @@ def _toggle(row: Toggle, version: int) -> bool:
 
 
 def _text(row: Text, version: int) -> str:
-    return st.text_area(
+    text = st.text_area(
         row.label, row.default_of(version), key=row.name, help=row.help or None, max_chars=row.longest,
-        height=28 * row.lines, on_change=_touched, args=(row,), **BOUND,
+        height=28 * row.lines, on_change=_typed, args=(row,), **BOUND,
     )  # fmt: skip
+    return _uploaded(row, text) if row.upload else text
+
+
+def _typed(row: Text) -> None:
+    _touched(row)
+    if _held(row):  # the last thing done counts
+        hold(row, None)
+        st.session_state[f"{row.page}~{row.key}-uploads"] = _uploads(row) + 1
+
+
+def _uploads(row: Text) -> int:
+    """Number of the upload widget: a new number is a new, empty one."""
+    return st.session_state.get(f"{row.page}~{row.key}-uploads", 0)
+
+
+def _uploaded(row: Text, typed: str) -> Any:
+    """The place for a file under the field, and the value that counts: the file held, or what was typed."""
+    key = f"{row.page}~{row.key}-upload-{_uploads(row)}"
+    chosen = st.file_uploader(
+        f"{row.label}, from a file", type=list(row.upload), key=key, on_change=_received,
+        args=(row, key), label_visibility="collapsed",
+    )  # fmt: skip
+    held = _held(row)
+    if held is None:
+        return typed
+    st.caption(
+        f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
+    )
+    if chosen is None:  # after a visit to another page its own cross is gone
+        st.button("Use the field instead", key=f"{key}-drop", on_click=hold, args=(row, None))
+    return held[1]
+
+
+def _received(row: Text, key: str) -> None:
+    _touched(row)
+    file = st.session_state[key]
+    if file is None:
+        return hold(row, None)
+    value: str | bytes = file.getvalue()
+    with suppress(UnicodeDecodeError):  # the page says what it takes
+        value = value.decode("utf-8-sig").replace("\r\n", "\n").strip()
+    hold(row, value, file.name)
+    if not row.holds(value):
+        st.session_state[row.name] = value
 
 
 _WIDGETS: dict[type[Control], Callable[..., Any]] = {

@@ -20,7 +20,7 @@ from plotly.offline import get_plotlyjs
 
 from pages.ui import charts
 from pages.ui.component import component
-from pages.ui.controls import LINK_VERSION, write_link
+from pages.ui.controls import ELSEWHERE, LINK_VERSION, rows, write_link
 
 LAB = "Reshape Lab"
 VERSION = "0.1.0"
@@ -38,8 +38,13 @@ def copy_link(page: str, settings: Mapping[str, Any], version: int = LINK_VERSIO
     Args:
         version: link version whose defaults the address bar leaves out.
     """
+    file = any(r.text(settings[r.key]) == ELSEWHERE for r in rows(page) if r.key in settings)
     _copy(
-        data={"link": write_link(page, settings), "version": version},
+        data={
+            "link": write_link(page, settings),
+            "version": version,
+            "note": "The uploaded file is not in it: send the exported settings too." if file else "",
+        },
         key=f"{page}~copy",
         width="content",
     )

@@ -92,6 +92,8 @@ class View {
     const layout = fill(figure.layout, arrays, colours);
     layout.template = template;
     layout.uirevision = "kept";
+    // What a figure says for a narrow screen: pictures side by side go below each other.
+    if (this.narrow() && layout.meta?.narrow) merge(layout, layout.meta.narrow);
     const frame = this.head.frames?.frames[this.frame];
     frame?.traces.forEach((t, i) => merge(data[t], fill(frame.data[i], arrays, colours)));
     return { data, layout };
@@ -100,11 +102,15 @@ class View {
   size() {
     const full = document.fullscreenElement === this.root;
     const width = Math.floor(this.plot.clientWidth);
-    const wanted = this.head.figure.layout.height ?? 420;
-    // On a narrow screen a picture is no taller than a little more than it is wide.
+    const { height: wanted = 420, meta } = this.head.figure.layout;
+    // On a narrow screen a picture is no taller than a little more than it is wide, unless it says so.
     const height = full ? this.root.clientHeight - this.tools.offsetHeight - 24
-      : width < 560 ? Math.min(wanted, Math.max(300, Math.round(width * 1.05))) : wanted;
+      : this.narrow() ? (meta?.narrow?.height ?? Math.min(wanted, Math.max(300, Math.round(width * 1.05)))) : wanted;
     return { width, height };
+  }
+
+  narrow() {
+    return this.plot.clientWidth < 560;
   }
 
   // Draws one after another; of those waiting only the newest is drawn.

@@ -10,20 +10,20 @@ export default function ({ data, parentElement }) {
     const text = address();
     try {
       await navigator.clipboard.writeText(text);
-      say("Link copied");
+      say("Link copied.");
     } catch {
       // Plain http on another host has no clipboard: show the link, selected, ready for Ctrl+C.
       field.hidden = false;
       field.select();
       const copied = document.execCommand("copy");
       if (copied) field.hidden = true;
-      say(copied ? "Link copied" : "Press Ctrl+C to copy");
+      say(copied ? "Link copied." : "Press Ctrl+C to copy.");
     }
   };
   function say(text) {
-    said.textContent = text;
+    said.textContent = data.note ? `${text} ${data.note}` : text;
     clearTimeout(root.timer);
-    root.timer = setTimeout(() => (said.textContent = ""), 4000);
+    root.timer = setTimeout(() => (said.textContent = ""), data.note ? 12000 : 4000);
   }
 }
 
