@@ -24,8 +24,6 @@ Shapes: patterns are rows, `Xi (M, D)`; a state is `(D,)`. The functions of one 
 definition; `energy_of`, `attention` and `gradient` are their batched twins for `(N, D)` states.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -611,16 +609,20 @@ def retrieve_batch(
     targets: Int[Tensor, "*batch N"] | None = None,
     max_steps: int = 500,
     tol: float = 1e-9,
+    gram: Float[Tensor, "*batch M M"] | None = None,
 ) -> RetrievalBatch:
     """`retrieve` for many queries at once, without their trajectories.
 
     `Xi` is one set of patterns for all queries, or `(S, M, D)`: S sets with N queries each. What
-    has converged leaves the loop, so the slowest queries do not hold up the rest.
+    has converged leaves the loop, so the slowest queries do not hold up the rest. `gram` is
+    `Xi @ Xi.mT` where a caller has it already, as a sweep over beta does.
     """
     row, beta = energy_row(energy), check_beta(beta)
     _check_queries(Xi, queries)
     shared = Xi.dim() == 2
-    bias, gram = row.bias(Xi).unsqueeze(-2), Xi @ Xi.mT
+    bias = row.bias(Xi).unsqueeze(-2)
+    if gram is None:
+        gram = Xi @ Xi.mT
     scores = queries @ Xi.mT + bias
     if targets is None:
         targets = scores.argmax(dim=-1)

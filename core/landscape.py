@@ -9,8 +9,6 @@ A grid costs N x M, not N x D: on the plane `x = origin + basis c`, scores are
 `Xi basis c + (Xi origin + b)`. For the log-sum-exp energies it costs less still, see `_lse_grid`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

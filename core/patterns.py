@@ -4,8 +4,6 @@ Every layout returns patterns of unit norm, so beta means the same thing in all 
 separation of a pattern is `1 - (its largest cosine with another)`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,7 +87,7 @@ LAYOUTS: dict[str, Layout] = {
         Layout(
             "random",
             "Random on the sphere",
-            "Independent patterns, uniform on the unit sphere: nearly orthogonal in high dimension.",
+            "Independent and uniform on the unit sphere: nearly orthogonal in high dimension.",
             random_patterns,
         ),
         Layout(

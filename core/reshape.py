@@ -10,8 +10,6 @@ Here examples are rows, `keys (T, D)`, so `apply(W1, ghost_keys)` is `(W1 K~)^T`
 rank, so t <= D. Otherwise it is the least-squares fit, and `MapDiagnostics` says how good and why.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -23,7 +21,8 @@ from torch import Tensor
 from core.hopfield import check_beta
 from core.separation import (
     StudySettings,
-    _draw,
+    draw_study,
+    one_update,
     pattern_of,
     query_margin,
     retrieval_error,
@@ -221,8 +220,6 @@ def lemma_2_2(
         return values.gather(-1, mu.unsqueeze(-1)).squeeze(-1)
 
     before, after = query_margin(Xi, query, mu), query_margin(reshaped, query, mu)
-    from core.separation import one_update
-
     ended = one_update(reshaped, query, beta, energy)
     return Lemma22(
         mu=mu,
@@ -266,7 +263,7 @@ def reshaping_study(settings: StudySettings) -> ReshapingStudy:
     """
     if settings.patterns < 2:
         raise ValueError("the reshaping study needs at least 2 patterns; raise M")
-    Xi, direction = _draw(settings)
+    Xi, direction = draw_study(settings)
     query = Xi[:, 0] + settings.noise * direction
     query = query / query.norm(dim=-1, keepdim=True) * Xi[:, 0].norm(dim=-1, keepdim=True)
     found = lemma_2_2(Xi, query, settings.beta, energy=settings.energy)

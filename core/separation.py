@@ -17,8 +17,6 @@ Everything is batched on leading dimensions: `Xi (*batch, M, D)`, `query (*batch
 `mu (*batch)` or one int.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -248,7 +246,7 @@ class ErrorStudy:
     quantile_levels: tuple[float, ...] = QUANTILES
 
 
-def _draw(settings: StudySettings) -> tuple[Tensor, Tensor]:
+def draw_study(settings: StudySettings) -> tuple[Tensor, Tensor]:
     """Patterns `(S, M, D)` and unit-noise directions `(S, D)`: x = xi_0 + noise * direction."""
     generator = torch.Generator().manual_seed(settings.seed)
     D = settings.dimension
@@ -270,6 +268,19 @@ def default_values(vary: str) -> tuple[float, ...]:
     raise ValueError(f"cannot vary {vary!r}; choose one of {', '.join(VARIABLES)}")
 
 
+def _with(settings: StudySettings, vary: str, value: float) -> StudySettings:
+    """The settings at one point of a study; their own checks apply."""
+    match vary:
+        case "beta":
+            return replace(settings, beta=float(value))
+        case "noise":
+            return replace(settings, noise=float(value))
+        case "patterns":
+            return replace(settings, patterns=int(value))
+        case _:
+            return replace(settings, dimension=int(value))
+
+
 def error_study(
     settings: StudySettings, vary: str = "beta", values: tuple[float, ...] | None = None
 ) -> ErrorStudy:
@@ -284,7 +295,7 @@ def error_study(
     if not values:
         raise ValueError("expected at least one value to study, got none")
     whole = vary in ("patterns", "dimension")
-    points = [replace(settings, **{vary: int(v) if whole else float(v)}) for v in values]
+    points = [_with(settings, vary, value) for value in values]
 
     columns: dict[str, list[Tensor]] = {
         name: [] for name in ("error", "a", "b", "delta", "margin", "two_m", "separated", "hit")
@@ -293,7 +304,7 @@ def error_study(
     star: Tensor | None = None
     for point in points:
         if draws is None or whole:
-            draws = _draw(point)
+            draws = draw_study(point)
         if star is None or vary != "noise":
             star = fixed_point_near(draws[0], point.beta, 0)
         Xi, direction = draws
@@ -373,7 +384,7 @@ def phase_map(
     if any(not (math.isfinite(noise) and noise >= 0) for noise in noises):
         raise ValueError(f"noise levels must be finite numbers >= 0, got {noises}")
     count = min(settings.draws, 60) if draws is None else draws
-    Xi, direction = _draw(replace(settings, draws=count))
+    Xi, direction = draw_study(replace(settings, draws=count))
     levels = torch.tensor(noises, dtype=Xi.dtype)
     queries = Xi[:, :1] + levels[:, None] * direction.unsqueeze(1)  # (S, N, D)
     targets = torch.zeros(queries.shape[:-1], dtype=torch.long)

@@ -1,11 +1,9 @@
-"""Pasted or uploaded patterns: text in, a checked matrix out, or a sentence that says what is wrong.
+"""Pasted or uploaded patterns: text in, a checked matrix out, or a sentence saying what is wrong.
 
 One pattern a line; numbers separated by commas, semicolons, tabs or spaces. A first line without
 any number is taken for a header. Limits are checked before anything is parsed in full, so a huge
 file costs little.
 """
-
-from __future__ import annotations
 
 import re
 
