@@ -109,10 +109,14 @@ def draw(page: str) -> dict[str, Any]:
     current = values(page)
     wanted = st.session_state.pop(f"{page}~wanted", None)
     section = ""
+    undrawn: set[str] = set()
     for row in rows(page):
         if isinstance(row, Choice) and row.tabs:
             continue
-        if row.when is not None and current[row.when[0]] not in row.when[1]:
+        if row.when is not None and (
+            row.when[0] in undrawn or current[row.when[0]] not in row.when[1]
+        ):
+            undrawn.add(row.key)
             continue
         if row.section != section:
             section = row.section
