@@ -11,7 +11,8 @@ For patterns `Xi (M, D)`, largest norm m, a query x that should retrieve pattern
 (a) is elementary: `T(x) - xi_mu = sum p_nu (xi_nu - xi_mu)` and `1 - p_mu <= (M-1) exp(-beta S)`.
 (b) is Ramsauer et al. 2020, Theorem 5, with x* the fixed point near xi_mu. Since
 `S_mu(x) >= Delta_mu - 2 m |x - xi_mu|`, (b) is never below (a). Both are statements about softmax
-weights (lse_dot). An error never exceeds 2m, so a bound above 2m is vacuous.
+weights (lse_dot); `BOUNDS_HOLD` says for which other energies they hold. An error never exceeds 2m,
+so a bound above 2m is vacuous.
 
 Everything is batched on leading dimensions: `Xi (*batch, M, D)`, `query (*batch, D)`,
 `mu (*batch)` or one int.
@@ -67,9 +68,12 @@ def largest_norm(Xi: Float[Tensor, "*batch M D"]) -> Float[Tensor, "*batch"]:
 
 def separation(Xi: Float[Tensor, "*batch M D"]) -> Float[Tensor, "*batch M"]:
     """Delta of every pattern; +inf for a single pattern. Negative if another overlaps it more."""
-    gram = Xi @ Xi.mT
+    return _separation(Xi @ Xi.mT)
+
+
+def _separation(gram: Float[Tensor, "*batch M M"]) -> Float[Tensor, "*batch M"]:
     own = gram.diagonal(dim1=-2, dim2=-1)
-    others = gram.masked_fill(torch.eye(Xi.shape[-2], dtype=torch.bool), -math.inf)
+    others = gram.masked_fill(torch.eye(gram.shape[-1], dtype=torch.bool), -math.inf)
     return own - others.amax(dim=-1)
 
 
@@ -79,7 +83,10 @@ def query_margin(
     mu: int | Int[Tensor, "*batch"],
 ) -> Float[Tensor, "*batch"]:
     """S_mu(x); +inf for a single pattern, negative if another pattern overlaps the query more."""
-    scores = (Xi @ query.unsqueeze(-1)).squeeze(-1)
+    return _margin((Xi @ query.unsqueeze(-1)).squeeze(-1), mu)
+
+
+def _margin(scores: Float[Tensor, "*batch M"], mu: int | Tensor) -> Float[Tensor, "*batch"]:
     return _pick(scores, mu) - _without(scores, mu).amax(dim=-1)
 
 
@@ -113,28 +120,45 @@ def margin_bound(
     mu: int | Int[Tensor, "*batch"],
 ) -> Float[Tensor, "*batch"]:
     """Bound (a); 0 for a single pattern, +inf where the exponential overflows."""
-    M = Xi.shape[-2]
+    return _bound(Xi.shape[-2], largest_norm(Xi), beta, query_margin(Xi, query, mu))
+
+
+def _bound(M: int, m: Tensor, beta: float, gap: Tensor) -> Tensor:
+    """`2 m (M - 1) exp(-beta gap)`, the form both bounds have; 0 for a single pattern."""
     if M == 1:
-        return torch.zeros_like(largest_norm(Xi))
-    return 2 * largest_norm(Xi) * (M - 1) * (-beta * query_margin(Xi, query, mu)).exp()
+        return torch.zeros_like(m)
+    return 2 * m * (M - 1) * (-beta * gap).exp()
 
 
 def fixed_point_near(
     Xi: Float[Tensor, "*batch M D"],
     beta: float,
     mu: int | Int[Tensor, "*batch"],
-    max_steps: int = 200,
+    max_steps: int = 400,
     tol: float = 1e-9,
+    gram: Float[Tensor, "*batch M M"] | None = None,
 ) -> Float[Tensor, "*batch D"]:
-    """x*, where the lse_dot update ends when it starts at pattern mu."""
-    start = pattern_of(Xi, mu)
-    if Xi.dim() == 2:
-        return retrieve_batch(Xi, start.unsqueeze(0), beta, max_steps=max_steps, tol=tol).states[0]
-    flat = Xi.reshape(-1, *Xi.shape[-2:])
-    found = retrieve_batch(
-        flat, start.reshape(-1, 1, Xi.shape[-1]), beta, max_steps=max_steps, tol=tol
-    )
-    return found.states.reshape(start.shape)
+    """x*, where the lse_dot update ends when it starts at pattern mu.
+
+    Equals `retrieve(Xi, Xi[mu], beta).state`. Steps are taken in runs that grow, with one check at
+    the end of each: most sets arrive in a step or two, a few near the merging of two minima take
+    hundreds, and there a check costs more than a step. `gram` is `Xi @ Xi.mT` if at hand.
+    """
+    M = Xi.shape[-2]
+    gram = (Xi @ Xi.mT if gram is None else gram).reshape(-1, M, M)
+    index = torch.as_tensor(mu).expand(Xi.shape[:-2]).reshape(-1, 1, 1).expand(-1, 1, M)
+    current = (beta * gram.gather(-2, index)).softmax(dim=-1)  # (S, 1, M)
+    final, left, step = torch.empty_like(current), torch.arange(len(gram)), 0
+    while step < max_steps and len(left):
+        for _ in range(min(max(1, step // 2), max_steps - step)):
+            previous, step = current, step + 1
+            current = torch.baddbmm(current, current, gram, beta=0, alpha=beta).softmax(dim=-1)
+        moving = (current - previous).abs().sum(dim=-1).squeeze(-1) > tol
+        # As in retrieve_batch: copying what remains costs about a step.
+        if 4 * int(moving.sum()) <= 3 * len(left) or step >= max_steps:
+            final[left] = current
+            left, current, gram = left[moving], current[moving], gram[moving]
+    return (final.reshape(*Xi.shape[:-2], 1, M) @ Xi).squeeze(-2)
 
 
 def ramsauer_bound(
@@ -152,7 +176,7 @@ def ramsauer_bound(
         fixed_point = fixed_point_near(Xi, beta, mu)
     target = pattern_of(Xi, mu)
     away = torch.maximum((query - target).norm(dim=-1), (fixed_point - target).norm(dim=-1))
-    return 2 * m * (M - 1) * (-beta * (_pick(separation(Xi), mu) - 2 * m * away)).exp()
+    return _bound(M, m, beta, _pick(separation(Xi), mu) - 2 * m * away)
 
 
 def is_vacuous(
@@ -169,12 +193,30 @@ def well_separated(
 
     Always true of a single pattern.
     """
-    M = Xi.shape[-2]
-    if M == 1:
-        return torch.ones(Xi.shape[:-2], dtype=torch.bool)
-    needed = 2 / (beta * M) + (2 * (M - 1) * M * beta * largest_norm(Xi) ** 2).log() / beta
-    return _pick(separation(Xi), mu) >= needed
+    return _far_apart(_pick(separation(Xi), mu), Xi.shape[-2], largest_norm(Xi), beta)
 
+
+def _far_apart(delta: Tensor, M: int, m: Tensor, beta: float) -> Tensor:
+    if M == 1:
+        return torch.ones_like(delta, dtype=torch.bool)
+    return delta >= 2 / (beta * M) + (2 * (M - 1) * M * beta * m**2).log() / beta
+
+
+BOUNDS_HOLD = {
+    "lse_dot": "Both bounds are theorems for this energy.",
+    "lse_l2": "All patterns here have norm 1, so softmax(-beta |x - xi|^2/2) and softmax(beta x.xi)"
+    " are the same weights: both bounds hold as for lse_dot.",
+    "sparse": "Both bounds hold for sparsemax too (ours): its weights satisfy "
+    "p_nu <= max(0, 1 - beta S) <= exp(-beta S) for every nu other than mu.",
+}
+"""Energies for which the studies' bounds are theorems, and why; an energy not named has none.
+
+All three have weights that sum to 1, so `|T(x) - xi_mu| <= 2m (1 - p_mu)` and (a) follows once each
+other weight is at most `exp(-beta S)`. For sparsemax *(ours)*: with scores `z = beta Xi x` and
+threshold tau, `p_nu = max(0, z_nu - tau)` and `z_nu <= z_mu - beta S`. If `p_mu > 0` then
+`z_mu - tau = p_mu <= 1`, hence `p_nu <= max(0, 1 - beta S)`; if `p_mu = 0` then `z_mu <= tau` and
+`p_nu <= max(0, -beta S)`. And `1 - s <= exp(-s)` for every s. (b) is never below (a).
+"""
 
 # ---- Monte-Carlo studies ---------------------------------------------------------------------
 
@@ -241,8 +283,8 @@ class ErrorStudy:
     vacuous_ramsauer: Float[np.ndarray, "V"]
     well_separated: Float[np.ndarray, "V"]  # share of draws
     retrieved: Float[np.ndarray, "V"]  # share of draws whose T(x) is nearest to pattern 0
-    violations: int  # samples above a bound; the bounds are theorems for lse_dot: 0 there
-    bounds_apply: bool  # whether the bounds are theorems for this energy (lse_dot)
+    violations: int  # samples above a bound; 0 wherever bounds_apply
+    bounds_apply: bool  # whether the bounds are theorems for this energy, see BOUNDS_HOLD
     quantile_levels: tuple[float, ...] = QUANTILES
 
 
@@ -300,24 +342,32 @@ def error_study(
     columns: dict[str, list[Tensor]] = {
         name: [] for name in ("error", "a", "b", "delta", "margin", "two_m", "separated", "hit")
     }
-    draws: tuple[Tensor, Tensor] | None = None
-    star: Tensor | None = None
+    row = energy_row(settings.energy)
+    drawn = star_away = None
     for point in points:
-        if draws is None or whole:
-            draws = draw_study(point)
-        if star is None or vary != "noise":
-            star = fixed_point_near(draws[0], point.beta, 0)
-        Xi, direction = draws
-        query = Xi[:, 0] + point.noise * direction
-        ended = one_update(Xi, query, point.beta, point.energy)
-        columns["error"].append((ended - Xi[:, 0]).norm(dim=-1))
-        columns["a"].append(margin_bound(Xi, query, point.beta, 0))
-        columns["b"].append(ramsauer_bound(Xi, query, point.beta, 0, star))
-        columns["delta"].append(separation(Xi)[:, 0])
-        columns["margin"].append(query_margin(Xi, query, 0))
-        columns["two_m"].append(2 * largest_norm(Xi))
-        columns["separated"].append(well_separated(Xi, point.beta, 0).double())
-        nearest = (ended.unsqueeze(1) - Xi).square().sum(dim=-1).argmin(dim=-1)
+        # What does not depend on the value that varies is computed once.
+        if drawn is None or whole:
+            drawn = Xi, direction = draw_study(point)
+            M, target, m = Xi.shape[1], Xi[:, 0], largest_norm(Xi)
+            gram, bias = Xi @ Xi.mT, row.bias(Xi)
+            delta, halves = _separation(gram)[:, 0], gram.diagonal(dim1=-2, dim2=-1) / 2
+        if star_away is None or vary != "noise":
+            star = fixed_point_near(Xi, point.beta, 0, gram=gram)
+            star_away = (star - target).norm(dim=-1)
+        query = target + point.noise * direction
+        scores = (Xi @ query.unsqueeze(-1)).squeeze(-1)
+        weights = row.attend(scores + bias, point.beta).unsqueeze(-2)
+        ended = (weights @ Xi).squeeze(-2)
+        margin = _margin(scores, 0)
+        away = torch.maximum((query - target).norm(dim=-1), star_away)
+        nearest = ((weights @ gram).squeeze(-2) - halves).argmax(dim=-1)
+        columns["error"].append((ended - target).norm(dim=-1))
+        columns["a"].append(_bound(M, m, point.beta, margin))
+        columns["b"].append(_bound(M, m, point.beta, delta - 2 * m * away))
+        columns["delta"].append(delta)
+        columns["margin"].append(margin)
+        columns["two_m"].append(2 * m)
+        columns["separated"].append(_far_apart(delta, M, m, point.beta).double())
         columns["hit"].append((nearest == 0).double())
     table = {name: torch.stack(rows).numpy() for name, rows in columns.items()}
 
@@ -346,7 +396,7 @@ def error_study(
         well_separated=table["separated"].mean(axis=1),
         retrieved=table["hit"].mean(axis=1),
         violations=int(over.sum()),
-        bounds_apply=settings.energy == "lse_dot",
+        bounds_apply=settings.energy in BOUNDS_HOLD,
     )
 
 
@@ -390,8 +440,9 @@ def phase_map(
     targets = torch.zeros(queries.shape[:-1], dtype=torch.long)
 
     share = np.zeros((len(noises), len(betas), len(OUTCOMES)))
+    gram = Xi @ Xi.mT
     for column, beta in enumerate(betas):
-        found = retrieve_batch(Xi, queries, beta, settings.energy, targets, max_steps, tol)
+        found = retrieve_batch(Xi, queries, beta, settings.energy, targets, max_steps, tol, gram)
         hits = torch.nn.functional.one_hot(found.codes, len(OUTCOMES)).double().mean(dim=0)
         share[:, column] = hits.numpy()
     return PhaseMap(
