@@ -7,11 +7,15 @@ has its own dash and its own marker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
+
+if TYPE_CHECKING:
+    from core.landscape import Landscape
 
 # Okabe and Ito's hues, which stay apart under every common colour blindness, moved in lightness until each
 # has at least 3:1 against its background.
@@ -31,6 +35,8 @@ COLOURS: dict[str, dict[str, str]] = {
 HUES = ("blue", "vermillion", "green", "purple", "amber", "sky")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
+
+CHECKED = os.environ.get("RESHAPE_CHECK_FIGURES") == "1"
 
 FONT = "Source Sans, Source Sans Pro, Helvetica Neue, Arial, sans-serif"
 
@@ -107,18 +113,41 @@ def template(theme: str) -> dict[str, Any]:
 
 
 def figure(
-    *traces: Any, x: str = "", y: str = "", title: str = "", height: int = 420, **layout: Any
+    *traces: Mapping[str, Any],
+    x: str = "",
+    y: str = "",
+    title: str = "",
+    height: int = 420,
+    **layout: Any,
 ) -> go.Figure:
-    """A figure in the lab's style. `layout` goes to plotly as it is and wins over what is set here."""
-    base: dict[str, Any] = {"template": None, "height": height}
-    if x:
-        base["xaxis"] = {"title": {"text": x}}
-    if y:
-        base["yaxis"] = {"title": {"text": y}}
-    if title:
-        base["title"] = {"text": title}
-    fig = go.Figure(data=list(traces), layout=base)
-    return fig.update_layout(**layout) if layout else fig
+    """A figure in the lab's style.
+
+    Plain dicts go in without plotly's own checks, which would cost more than all the rest of a rerun;
+    with `CHECKED` on, as in the tests, every attribute is checked.
+
+    Args:
+        traces: plotly traces as dicts with a `type`: `line()`, `heatmap()` or your own.
+        x, y: axis titles.
+        layout: further plotly layout, merged into what is set here.
+    """
+    base: dict[str, Any] = {"height": height, "title": {"text": title}}
+    base |= {f"{n}axis": {"title": {"text": text}} for n, text in (("x", x), ("y", y)) if text}
+    return go.Figure(data=list(traces), layout=merged(base, layout), _validate=CHECKED)
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `more` laid over it, dict by dict."""
+    out = dict(base)
+    for k, v in more.items():
+        old = out.get(k)
+        out[k] = merged(old, v) if isinstance(v, Mapping) and isinstance(old, Mapping) else v
+    return out
+
+
+def line(x: Any, y: Any, name: str, i: int = 0, *, mode: str = "lines", **trace: Any) -> dict:
+    """A curve in the i-th style. `mode` as in plotly: "lines", "markers", "lines+markers"."""
+    base = {"type": "scatter", "x": x, "y": y, "name": name, "mode": mode, "legendgroup": name}
+    return merged(base | series(i), trace)
 
 
 def lines(
@@ -139,44 +168,48 @@ def lines(
         first: number of the first curve's style, so that a baseline keeps its look across figures.
     """
     traces: list[Any] = []
+    mode = "lines+markers" if markers else "lines"
     for i, (name, y) in enumerate(curves.items(), start=first):
-        style = series(i)
         if bands and name in bands:
             traces.append(band(x, *bands[name], hue=HUES[i % len(HUES)], group=name))
-        traces.append(
-            go.Scatter(
-                x=x,
-                y=y,
-                name=name,
-                mode="lines+markers" if markers else "lines",
-                legendgroup=name,
-                **style,
-            )  # fmt: skip
-        )
+        traces.append(line(x, y, name, i, mode=mode))
     return figure(*traces, **layout)
 
 
-def band(
-    x: np.ndarray, low: np.ndarray, high: np.ndarray, *, hue: str, group: str = ""
-) -> go.Scatter:
+def band(x: np.ndarray, low: np.ndarray, high: np.ndarray, *, hue: str, group: str = "") -> dict:
     """A shaded region between two curves of one x."""
-    return go.Scatter(
-        x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself",
-        fillcolor=token(hue), opacity=0.16, line={"width": 0}, mode="lines", hoverinfo="skip",
-        showlegend=False, legendgroup=group or None,
-    )  # fmt: skip
+    return {
+        "type": "scatter", "x": np.concatenate([x, x[::-1]]), "y": np.concatenate([high, low[::-1]]),
+        "fill": "toself", "fillcolor": token(hue), "opacity": 0.16, "line": {"width": 0}, "mode": "lines",
+        "hoverinfo": "skip", "showlegend": False, "legendgroup": group,
+    }  # fmt: skip
 
 
-def heatmap(
-    z: np.ndarray, *, x: np.ndarray | None = None, y: np.ndarray | None = None, **trace: Any
-):
-    """A heatmap trace. Cells that are not finite stay open; `greyed()` shows them."""
-    return go.Heatmap(z=finite(z), x=x, y=y, hoverongaps=False, **trace)
+def heatmap(z: np.ndarray, x: Any = None, y: Any = None, name: str = "", **trace: Any) -> dict:
+    """A heatmap trace, `z (len(y), len(x))`. Cells that are not finite stay open: see `greyed()`."""
+    base = {"type": "heatmap", "z": finite(z), "x": x, "y": y, "name": name, "hoverongaps": False}
+    return merged(base, trace)
+
+
+def surface(z: np.ndarray, x: Any = None, y: Any = None, name: str = "", **trace: Any) -> dict:
+    """The same numbers in 3-D. At most 81 x 81 points: WebGL may be software."""
+    if max(np.shape(z)) > 81:
+        raise ValueError(f"a surface takes at most 81 x 81 points, got {np.shape(z)}: thin it out")
+    return merged({"type": "surface", "z": finite(z), "x": x, "y": y, "name": name}, trace)
+
+
+def square(x: str = "", y: str = "") -> dict[str, Any]:
+    """Layout of a plane whose two axes have one scale."""
+    return {
+        "xaxis": {"title": {"text": x}, "constrain": "domain"},
+        "yaxis": {"title": {"text": y}, "constrain": "domain", "scaleanchor": "x"},
+    }
 
 
 def greyed(fig: go.Figure) -> go.Figure:
     """Shows the cells without a finite value in grey instead of as background."""
-    return fig.update_layout(plot_bgcolor=token("missing"))
+    fig._layout["plot_bgcolor"] = token("missing")
+    return fig
 
 
 def finite(values: np.ndarray) -> np.ndarray:
@@ -187,11 +220,16 @@ def finite(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), values, np.nan)
 
 
+def raw(fig: go.Figure) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Data and layout as plotly.py holds them: arrays are arrays, nothing is copied. Do not write."""
+    return fig._data, fig._layout
+
+
 def resolved(fig: go.Figure, theme: str = "light") -> go.Figure:
-    """The figure with tokens turned to colours and the theme's template, for files that leave the lab."""
-    plain = _replace(fig.to_plotly_json(), COLOURS[theme])
-    out = go.Figure(plain)
-    return out.update_layout(template=template(theme), paper_bgcolor="#ffffff")
+    """The figure with tokens turned to colours and the theme's look, for files that leave the lab."""
+    data, layout = (_replace(part, COLOURS[theme]) for part in raw(fig))
+    look = {"template": template(theme), "paper_bgcolor": "#ffffff"}
+    return go.Figure(data=data, layout={"plot_bgcolor": "#ffffff"} | layout | look)
 
 
 def _replace(node: Any, colours: Mapping[str, str]) -> Any:
@@ -204,17 +242,15 @@ def _replace(node: Any, colours: Mapping[str, str]) -> Any:
     return node
 
 
-def plotted(fig: go.Figure) -> list[dict[str, np.ndarray | Sequence]]:
-    """The numbers of every visible trace, as long columns, for the CSV of what is plotted."""
+def plotted(fig: go.Figure) -> list[dict[str, Any]]:
+    """The numbers of every trace, as columns, for the CSV of what is plotted."""
     tables: list[dict[str, Any]] = []
-    for i, trace in enumerate(fig.data):
-        t = trace.to_plotly_json()
+    for i, t in enumerate(raw(fig)[0]):
         if t.get("hoverinfo") == "skip" and t.get("fill") == "toself":
             half = len(t["x"]) // 2
-            tables.append(
-                {"series": f"{t.get('legendgroup') or i} band", "x": t["x"][:half],
-                 "low": t["y"][half:][::-1], "high": t["y"][:half]}
-            )  # fmt: skip
+            name = f"{t.get('legendgroup') or i} band"
+            low, high = t["y"][half:][::-1], t["y"][:half]
+            tables.append({"series": name, "x": t["x"][:half], "low": low, "high": high})
             continue
         columns = {k: t[k] for k in ("x", "y", "z") if t.get(k) is not None}
         if columns:

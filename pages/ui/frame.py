@@ -176,11 +176,12 @@ class Page(Generic[S]):
         frames: Frames | None = None,
         on_click: Callable[[dict[str, Any]], None] | None = None,
         exported: bool = True,
+        into: Any = None,
     ) -> None:
-        """A picture on the stage. `key` names it on the page and in every export."""
+        """A picture on the stage, or `into` a column of it. `key` names it on the page and in exports."""
         if exported:
             self._figures[key] = fig
-        with self.stage:
+        with into if into is not None else self.stage:
             chart_view(
                 fig, key=f"{self.name}-{key}", alt=alt, frames=frames, on_click=on_click,
                 file_name=f"{self.name}-{key}",

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -35,6 +34,7 @@ controls.register(
         page=PAGE, key="layout", label="Layout", default="random", section="Data",
         options=("random", "on a circle"),
     ),
+    controls.Toggle(page=PAGE, key="solid", label="Also in 3-D", default=False),
     controls.Toggle(page=PAGE, key="broken", label="Break some numbers", default=False),
     controls.Number(page=PAGE, key="x", label="Query x", default=0.3, low=-1.0, high=1.0, step=0.01),
     controls.Number(page=PAGE, key="y", label="Query y", default=0.2, low=-1.0, high=1.0, step=0.01),
@@ -48,6 +48,7 @@ class Settings:
     noise: float
     count: int
     layout: str
+    solid: bool
     broken: bool
     x: float
     y: float
@@ -106,10 +107,9 @@ def render() -> None:
     g = np.linspace(-1, 1, 81)
     path = np.linspace([0, 0], [s.x, s.y], 12)
     fig = charts.figure(
-        charts.heatmap(z, x=g, y=g, name="energy"),
-        go.Scatter(x=path[:, 0], y=path[:, 1], name="path", mode="lines+markers", **charts.series(1)),
-        height=460, yaxis={"title": {"text": "v"}, "scaleanchor": "x", "constrain": "domain"},
-        xaxis={"title": {"text": "u"}, "constrain": "domain"}, title="Energy on the plane",
+        charts.heatmap(z, g, g, "energy"),
+        charts.line(path[:, 0], path[:, 1], "path", 1, mode="lines+markers"),
+        height=460, title="Energy on the plane", **charts.square("u", "v"),
     )  # fmt: skip
     frames = Frames(
         data=[{1: {"x": path[: i + 1, 0], "y": path[: i + 1, 1]}} for i in range(len(path))],
@@ -120,11 +120,9 @@ def render() -> None:
         charts.greyed(fig), "plane", "Heatmap of the energy", frames=frames, on_click=clicked
     )
     page.look_for(f"β M = **{s.beta * s.count:.4f}**: the lowest energy is **{np.nanmin(z):.4f}**.")
-    page.chart(
-        charts.figure(go.Surface(z=z, x=g, y=g, name="energy"), height=460),
-        "surface",
-        "The same in 3-D",
-    )
+    if s.solid:
+        solid = charts.figure(charts.surface(z, g, g, "energy"), height=460)
+        page.chart(solid, "surface", "The same in 3-D")
     page.chart(
         charts.lines(
             g, {"middle row": z[40], "middle column": z[:, 40]},

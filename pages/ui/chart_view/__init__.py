@@ -17,7 +17,7 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.ui.charts import COLOURS, template
+from pages.ui.charts import COLOURS, raw, template
 from pages.ui.component import component
 
 _mount = component(
@@ -101,9 +101,10 @@ def pack(fig: go.Figure, head: Mapping[str, Any], frames: Frames | None = None) 
     Two-dimensional arrays go as float32 (they are coloured, not read), all others as they are.
     """
     arrays: list[np.ndarray] = []
+    data, layout = raw(fig)
     body = {
         **head,
-        "figure": _lift(fig.to_plotly_json(), arrays),
+        "figure": {"data": _lift(data, arrays), "layout": _lift(layout, arrays)},
         "looks": _LOOKS,
         "frames": None
         if frames is None
@@ -124,13 +125,13 @@ def pack(fig: go.Figure, head: Mapping[str, Any], frames: Frames | None = None) 
         table.append([a.dtype.str[1:], list(a.shape), offset])
         offset += -(-a.nbytes // 8) * 8
     body["arrays"] = table
-    data = b"".join(a.tobytes() + b"\0" * (-a.nbytes % 8) for a in arrays)
+    block = b"".join(a.tobytes() + b"\0" * (-a.nbytes % 8) for a in arrays)
     text = json.dumps(body, separators=(",", ":"), default=_plain, allow_nan=False).encode()
     seal = blake2b(text, digest_size=8)
-    seal.update(data)
+    seal.update(block)
     text = text[:-1] + b',"revision":"' + seal.hexdigest().encode() + b'"}'
     text += b" " * (-(len(text) + 4) % 8)
-    return struct.pack("<I", len(text)) + text + data
+    return struct.pack("<I", len(text)) + text + block
 
 
 def _lift(node: Any, arrays: list[np.ndarray]) -> Any:
