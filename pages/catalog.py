@@ -40,7 +40,33 @@ HOME = Entry(
     blurb="In-context learning as associative memory, to be seen, measured and doubted.",
 )
 
-PAGES: tuple[Entry, ...] = (HOME,)
+PAGES: tuple[Entry, ...] = (
+    HOME,
+    Entry(
+        name="landscape",
+        title="Landscape",
+        group="Memory",
+        icon=":material/landscape:",
+        blurb="See in-context examples reshape the memories, and the energy under a query.",
+        claim="In-context examples reshape the memories that attention retrieves from.",
+    ),
+    Entry(
+        name="regression",
+        title="In-context regression",
+        group="Context",
+        icon=":material/query_stats:",
+        blurb="Pretrained transformers answer prompts you shift, mislabel and lengthen, live.",
+        claim="Covariate shift and wrong labels break in-context learning; more examples than in "
+        "training do too.",
+    ),
+    Entry(
+        name="checkpoints",
+        title="Checkpoints",
+        group="Models",
+        icon=":material/inventory_2:",
+        blurb="What every pretrained model was trained on and how far it got; bring your own.",
+    ),
+)
 
 
 def page(name: str) -> Entry:

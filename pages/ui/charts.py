@@ -8,7 +8,7 @@ has its own dash and its own marker.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 
 if TYPE_CHECKING:
     from core.landscape import Landscape
+    from core.one_prompt import OnePrompt
 
 # Okabe and Ito's hues, which stay apart under every common colour blindness, moved in lightness until each
 # has at least 3:1 against its background.
@@ -243,7 +244,10 @@ def _replace(node: Any, colours: Mapping[str, str]) -> Any:
 
 
 def plotted(fig: go.Figure) -> list[dict[str, Any]]:
-    """The numbers of every trace, as columns, for the CSV of what is plotted."""
+    """The numbers of every trace, as columns, for the CSV of what is plotted.
+
+    A trace is called what its `meta["series"]` says, or as in the legend.
+    """
     tables: list[dict[str, Any]] = []
     for i, t in enumerate(raw(fig)[0]):
         if t.get("hoverinfo") == "skip" and t.get("fill") == "toself":
@@ -254,5 +258,663 @@ def plotted(fig: go.Figure) -> list[dict[str, Any]]:
             continue
         columns = {k: t[k] for k in ("x", "y", "z") if t.get(k) is not None}
         if columns:
-            tables.append({"series": t.get("name") or f"{t['type']} {i + 1}", **columns})
+            series = (t.get("meta") or {}).get("series") or t.get("name")
+            tables.append({"series": series or f"{t['type']} {i + 1}", **columns})
     return tables
+
+
+# ---- regression and checkpoints ----------------------------------------------------------------
+
+# A baseline keeps its look from picture to picture; the checkpoint is always the first.
+_LEARNERS = {
+    "least squares": 1,
+    "least squares = ridge": 1,
+    "ridge": 2,
+    "averaging": 3,
+    "3 nearest neighbours": 4,
+    "decision tree": 5,
+}
+
+Band = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Value, lower and upper end, each `(n,)`."""
+
+
+def _learner(name: str) -> dict[str, Any]:
+    if name == "gradient boosting":
+        grey = token("muted")
+        return {
+            "line": {"color": grey, "width": 2.2, "dash": "dot"},
+            "marker": {"color": grey, "size": 8, "symbol": "star"},
+        }
+    return series(_LEARNERS.get(name, 0))
+
+
+def _trace(kind: str, **trace: Any) -> dict[str, Any]:
+    return {"type": kind, **trace}
+
+
+def r2_floor(values: np.ndarray) -> float:
+    """Where an R^2 axis ends below: one of a few round numbers, so that it rarely moves."""
+    least = np.nanmin(values) if np.isfinite(values).any() else 0.0
+    return next((f for f in (0.0, -0.5, -1.0, -2.0) if least >= f), -4.0)
+
+
+def regression_curves(
+    n: np.ndarray,
+    curves: Mapping[str, Band],
+    *,
+    measure: str,
+    lowest: float,
+    highest: float,
+    trained_to: int | None = None,
+    outside: str = "",
+    read_at: int | None = None,
+    first: int = 0,
+    height: int = 420,
+    x: str = "n in-context examples",
+) -> go.Figure:
+    """Error measure against the number of examples, one curve a learner, with its band.
+
+    Args:
+        n: `(N,)` lengths.
+        curves: learner to value and band, the checkpoint first.
+        lowest, highest: ends of the measure's axis; a curve wholly below says so in the legend.
+        trained_to: longest prompt of the training; what is longer is shaded.
+        outside: words over the picture where all of it is outside the training law, else "".
+        read_at: length at which the page reads its numbers.
+        first: number of the first curve's look among those that are no baseline.
+    """
+    log = measure == "mean squared error"
+    traces: list[Any] = []
+    own = first
+    for name, (value, low, high) in curves.items():
+        if name in _LEARNERS or name == "gradient boosting":
+            look = _learner(name)
+        else:
+            look, own = series(own), own + 1
+        there = np.isfinite(value)
+        if not there.any():
+            continue
+        hidden = bool((value[there] < lowest).all())
+        label = f"{name} (below the picture)" if hidden else name
+        low, high = (
+            np.clip(v[there], lowest / 10 if log else 40 * lowest - 40, None) for v in (low, high)
+        )
+        shaded = band(n[there], low, high, hue="muted", group=name)
+        shaded["fillcolor"] = look["line"]["color"]
+        sparse = there.sum() < len(n)
+        traces += [
+            shaded,
+            _trace("scatter", 
+                x=n[there], y=value[there], name=label, legendgroup=name, meta={"series": name},
+                mode="lines+markers" if sparse else "lines",
+                hovertemplate="%{x} examples<br>%{y:.4f}<extra>" + name + "</extra>", **look,
+            ),
+        ]  # fmt: skip
+    shapes, notes = [], []
+    if outside:
+        shapes.append(_shade(n[0], n[-1]))
+        notes.append(_note(outside, n[-1], "right"))
+    if trained_to is not None and trained_to < n[-1]:
+        if not outside:
+            shapes.append(_shade(trained_to, n[-1]))
+            notes.append(_note("longer than in training", n[-1], "right"))
+        shapes.append(_upright(trained_to, "dash"))
+        notes.append(_note(f"k = {trained_to}", trained_to, "right", low=True))
+    if read_at is not None:
+        shapes.append(_upright(read_at, "dot"))
+        notes.append(_note(f"n = {read_at}", read_at, "left", low=True))
+    span = [np.log10(lowest), np.log10(highest)] if log else [lowest, highest]
+    return figure(
+        *traces,
+        height=height,
+        xaxis={"title": {"text": x}, "range": [float(n[0]), float(n[-1])]},
+        yaxis={"title": {"text": measure}, "range": span, "type": "log" if log else "linear",
+               **({"exponentformat": "power", "dtick": 1} if log else {})},
+        shapes=shapes,
+        annotations=notes,
+        hovermode="x unified",
+        margin={"l": 12, "r": 16, "t": 30, "b": 12},
+    )  # fmt: skip
+
+
+def _shade(start: float, end: float) -> dict[str, Any]:
+    return {
+        "type": "rect", "xref": "x", "yref": "y domain", "x0": start, "x1": end, "y0": 0, "y1": 1,
+        "fillcolor": token("amber"), "opacity": 0.10, "line": {"width": 0}, "layer": "below",
+    }  # fmt: skip
+
+
+def _upright(x: float, dash: str) -> dict[str, Any]:
+    return {
+        "type": "line", "xref": "x", "yref": "y domain", "x0": x, "x1": x, "y0": 0, "y1": 1,
+        "line": {"color": token("muted"), "width": 1.2, "dash": dash}, "layer": "below",
+    }  # fmt: skip
+
+
+def _note(text: str, x: float, anchor: str, low: bool = False) -> dict[str, Any]:
+    """Words inside the picture, at its top, or at its foot if `low`."""
+    return {
+        "text": text, "xref": "x", "yref": "y domain", "x": x, "y": 0 if low else 1,
+        "xanchor": anchor, "yanchor": "bottom" if low else "top", "showarrow": False,
+        "xshift": -5 if anchor == "right" else 5, "yshift": 3 if low else -3,
+        "font": {"size": 12, "color": token("muted" if low else "amber")},
+    }  # fmt: skip
+
+
+def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> go.Figure:
+    """One prompt in the plane (task direction or distance, label): its examples, coloured by whether they
+    hurt the checkpoint's answer, the answers and the truth.
+
+    Args:
+        model: name of the checkpoint among the predictions.
+        shown: name of a prediction to what the legend calls it.
+    """
+    harm = look.harm[model]
+    most = float(np.abs(harm).max()) or 1.0
+    traces: list[Any] = []
+    if look.slope is not None:
+        ends = np.array(
+            [min(look.along.min(), look.query_along), max(look.along.max(), look.query_along)]
+        )
+        traces.append(
+            _trace("scatter", 
+                x=ends, y=look.slope * ends, mode="lines", name="truth", hoverinfo="skip",
+                line={"color": token("faint"), "width": 1.5},
+            )
+        )  # fmt: skip
+    number = np.arange(1, look.n_pairs + 1)
+    for name, which, symbol in (
+        ("examples", ~look.corrupted, "circle"),
+        ("examples with a wrong label", look.corrupted, "x"),
+    ):
+        if which.any():
+            traces.append(
+                _trace("scatter", 
+                    x=look.along[which], y=look.shown[which], mode="markers", name=name,
+                    customdata=np.stack([number[which], harm[which]], 1),
+                    marker={
+                        "symbol": symbol, "size": 10, "color": harm[which], "cmin": -most, "cmax": most,
+                        "colorscale": DIVERGING, "line": {"color": token("muted"), "width": 0.8},
+                        "showscale": False,
+                    },
+                    hovertemplate="example %{customdata[0]}<br>label %{y:.3f}"
+                    "<br>error it adds %{customdata[1]:+.4f}<extra></extra>",
+                )
+            )  # fmt: skip
+    traces.append(
+        _trace("scatter", 
+            x=[look.query_along], y=[look.target], mode="markers", name="the query's true label",
+            marker={"symbol": "star", "size": 15, "color": token("ink")},
+            hovertemplate="truth %{y:.4f}<extra></extra>",
+        )
+    )  # fmt: skip
+    for name, label in shown.items():
+        marker = _learner(name if name != model else "")["marker"]
+        traces.append(
+            _trace("scatter", 
+                x=[look.query_along], y=[look.predictions[name]], mode="markers", name=label,
+                marker={**marker, "size": 12, "symbol": f"{marker['symbol']}-open", "line": {"width": 2.5}},
+                hovertemplate=label + " %{y:.4f}<extra></extra>",
+            )
+        )  # fmt: skip
+    return figure(
+        *traces,
+        height=440,
+        xaxis={"title": {"text": "x along the task's own direction" if look.slope is not None
+                         else "distance to the query"}},
+        yaxis={"title": {"text": "label y"}},
+        legend={"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "font": {"size": 12}},
+        margin={"l": 12, "r": 12, "t": 12, "b": 12},
+    )  # fmt: skip
+
+
+def regression_examples(
+    look: OnePrompt,
+    model: str,
+    other: str | None,
+    attention: np.ndarray | None,
+    heads: Sequence[str],
+    own: np.ndarray | None,
+    tokens: str,
+) -> go.Figure:
+    """Example by example: by how much each raises the error, and how much each layer and head attends to it.
+
+    Args:
+        attention: `(rows, n)` weights, one row a layer and head, or None.
+        heads: what each row is called.
+        own: `(rows,)` weight on the query's own token.
+    """
+    number = np.arange(1, look.n_pairs + 1)
+    harm = look.harm[model]
+    hue = np.where(harm > 0, token("vermillion"), token("blue"))
+    traces: list[Any] = [
+        _trace("bar", 
+            x=number, y=harm, name=model, marker={"color": hue.tolist(), "pattern": {
+                "shape": ["/" if h > 0 else "" for h in harm]}},
+            showlegend=False, hovertemplate="example %{x}<br>adds %{y:+.4f} to the error<extra></extra>",
+            meta={"series": f"error added, {model}"},
+        )
+    ]  # fmt: skip
+    if other is not None:
+        traces.append(
+            _trace("scatter", 
+                x=number, y=look.harm[other], name=f"{other}, the same", mode="markers",
+                marker={"symbol": "line-ew", "size": 8, "line": {"color": token("ink"), "width": 1.5}},
+                hovertemplate=other + ": %{y:+.4f}<extra></extra>",
+                meta={"series": f"error added, {other}"},
+            )
+        )  # fmt: skip
+    layout: dict[str, Any] = {"yaxis": {"domain": [0.0, 0.94]}}
+    notes = [_over("Error each example adds", "y")]
+    if attention is not None and own is not None:
+        rows = np.arange(len(heads))
+        top = float(np.quantile(attention, 0.995)) or 1.0
+        traces.append(
+            _trace("heatmap", 
+                x=number, y=rows, z=attention, xaxis="x2", yaxis="y2", zmin=0, zmax=max(top, 1e-6),
+                name="attention", text=[[h] * look.n_pairs for h in heads],
+                customdata=np.repeat(own[:, None], look.n_pairs, 1),
+                colorbar={"thickness": 10, "len": 0.62, "y": 0, "yanchor": "bottom", "x": 1.01},
+                hovertemplate="%{text}, example %{x}<br>weight %{z:.4f}"
+                "<br>on the query itself %{customdata:.4f}<extra></extra>",
+            )
+        )  # fmt: skip
+        per_layer = [i for i, h in enumerate(heads) if h.endswith("head 1")]
+        layout = {
+            "yaxis": {"domain": [0.72, 0.96], "nticks": 4},
+            "yaxis2": {
+                "domain": [0, 0.62], "anchor": "x2", "autorange": "reversed", "tickvals": per_layer,
+                "ticktext": [str(1 + i) for i in range(len(per_layer))], "title": {"text": "layer"},
+            },
+            "xaxis2": {"anchor": "y2", "matches": "x", "title": {"text": "example"}},
+        }  # fmt: skip
+        notes.append(_over(f"Attention of each layer's heads to {tokens} of each example", "y2"))
+    return figure(
+        *traces,
+        height=440 if attention is None else max(440, 190 + 9 * len(heads)),
+        annotations=notes,
+        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
+        margin={"l": 12, "r": 12, "t": 26, "b": 12},
+        bargap=0.15,
+        **{"xaxis": {"title": {"text": "" if attention is not None else "example"}}, **layout},
+    )
+
+
+def _over(text: str, axis: str) -> dict[str, Any]:
+    return {
+        "text": f"<b>{text}</b>", "xref": "paper", "yref": f"{axis} domain", "x": 0, "y": 1,
+        "xanchor": "left", "yanchor": "bottom", "yshift": 3, "showarrow": False,
+        "font": {"size": 13, "color": token("ink")},
+    }  # fmt: skip
+
+
+def regression_known(
+    rows: Sequence[str], known: np.ndarray, ours: Band, best: np.ndarray, lowest: float
+) -> go.Figure:
+    """The paper's numbers beside ours, one row each, ours with its band."""
+    at = np.arange(len(rows))
+    value, low, high = ours
+    return figure(
+        _trace("scatter", 
+            x=best, y=at, mode="markers", name="least squares, same prompts",
+            marker={"symbol": "line-ns", "size": 16, "line": {"color": token("muted"), "width": 2}},
+            hovertemplate="least squares %{x:.4f}<extra></extra>",
+        ),
+        _trace("scatter", 
+            x=value, y=at, mode="markers", name="ours, measured now",
+            error_x={"type": "data", "symmetric": False, "array": high - value, "arrayminus": value - low,
+                     "color": token("blue"), "thickness": 2, "width": 6},
+            marker={"symbol": "circle", "size": 10, "color": token("blue")},
+            hovertemplate="ours %{x:.4f}<extra></extra>",
+        ),
+        _trace("scatter", 
+            x=known, y=at, mode="markers", name="the paper",
+            marker={"symbol": "diamond-open", "size": 14, "color": token("vermillion"),
+                    "line": {"width": 2.5}},
+            hovertemplate="paper %{x:.4f}<extra></extra>",
+        ),
+        height=80 + 46 * len(rows),
+        xaxis={"title": {"text": "pooled R²"}, "range": [lowest, 1.03]},
+        yaxis={"tickvals": at, "ticktext": list(rows), "range": [len(rows) - 0.5, -0.5]},
+        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+    )  # fmt: skip
+
+
+def sweep_lines(
+    x: str,
+    y: str,
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+    **axes: Any,
+) -> go.Figure:
+    """A sweep's table: per curve x, value, lower and upper end."""
+    traces: list[Any] = []
+    for i, (name, (at, value, low, high)) in enumerate(curves.items()):
+        if np.isfinite(low).all() and (low < high).any():
+            traces.append(band(at, low, high, hue=HUES[i % len(HUES)], group=name))
+        traces.append(
+            _trace("scatter", 
+                x=at, y=value, name=name, legendgroup=name, mode="lines+markers", **series(i),
+                hovertemplate=f"{x} %{{x}}<br>{y} %{{y:.4f}}<extra>{name}</extra>",
+            )
+        )  # fmt: skip
+    return figure(*traces, x=x, y=y, height=420, **axes)
+
+
+def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.ndarray) -> go.Figure:
+    """How a checkpoint came about: R^2 at some lengths on held-out prompts, and the training loss."""
+    traces: list[Any] = [
+        _trace("scatter", 
+            x=steps, y=value, name=f"R² after {length} examples", mode="lines+markers",
+            **{**series(i), "marker": {**series(i)["marker"], "size": 5}},
+        )
+        for i, (length, value) in enumerate(r2.items())
+    ]  # fmt: skip
+    traces.append(
+        _trace("scatter", 
+            x=steps, y=loss, name="training loss (right)", mode="lines", yaxis="y2",
+            line={"color": token("faint"), "width": 1.5},
+        )
+    )  # fmt: skip
+    values = np.concatenate([*r2.values(), [1.0]]) if r2 else np.array([0.0, 1.0])
+    return figure(
+        *traces,
+        height=340,
+        xaxis={"title": {"text": "step"}, "rangemode": "tozero"},
+        yaxis={"title": {"text": "pooled R²"}, "range": [max(r2_floor(values), -0.5), 1.03]},
+        yaxis2={"overlaying": "y", "side": "right", "type": "log", "showgrid": False,
+                "exponentformat": "power", "dtick": 1},
+        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+    )  # fmt: skip
+
+
+# ---- landscape ---------------------------------------------------------------------------------
+
+# What lies on the heatmap keeps its colour in both themes, because the heatmap does.
+_WHITE, _NIGHT, _QUERY, _EXAMPLE = "#ffffff", "#0c1b3a", "#ff6a3d", "#ffc53d"
+_CONTOURS = 101  # points a side of the grid that contour lines are drawn from
+_NAMED = 24  # memories up to which each shows its number
+_BELOW = {
+    "orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom",
+    "font": {"size": 12},
+}  # fmt: skip
+
+
+def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
+    """Before and after reshaping side by side: one colour scale, one zoom."""
+    span = {"zmin": r.colour_range[0], "zmax": r.colour_range[1]}
+    plain = {"constrain": "domain", "showgrid": False}
+    return figure(
+        *_slice(r, r.before.energy, "before", bar=False, **span),
+        *_slice(r, r.after.energy, "after", axes="2", **span),
+        *_marks(r, "before"),
+        *_marks(r, "after", axes="2", legend=False),
+        height=452,
+        xaxis={"domain": [0, 0.48], "title": {"text": units[0]}, **plain},
+        xaxis2={"domain": [0.52, 1], "title": {"text": units[0]}, "matches": "x", **plain},
+        yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
+        yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, **plain},
+        legend=_BELOW,
+        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        annotations=[
+            _heading("Before: the pretrained memories", "x", "y"),
+            _heading(_after(r), "x2", "y2"),
+        ],
+        meta={
+            "narrow": {
+                "height": 860,
+                "xaxis": {"domain": [0, 1]},
+                "xaxis2": {"domain": [0, 1]},
+                "yaxis": {"domain": [0.56, 1]},
+                "yaxis2": {"domain": [0.06, 0.5], "showticklabels": True},
+            }
+        },
+    )
+
+
+def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> go.Figure:
+    """One picture of the plane: `"after"`, or `"difference"` (after minus before)."""
+    if view == "difference":
+        top = r.difference_range or 1.0
+        span = {"zmin": -top, "zmax": top, "zmid": 0, "colorscale": DIVERGING}
+        layers = _slice(r, r.difference, "difference", **span)
+        marks = _marks(r, "after")
+        title = "After minus before: blue where the context lowers E"
+    else:
+        span = {"zmin": r.colour_range[0], "zmax": r.colour_range[1]}
+        layers, marks = _slice(r, r.after.energy, "after", **span), _marks(r, "after")
+        title = _after(r)
+    plain = {"constrain": "domain", "showgrid": False}
+    return figure(
+        *layers,
+        *marks,
+        height=470,
+        xaxis={"title": {"text": units[0]}, **plain},
+        yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
+        legend=_BELOW,
+        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        annotations=[_heading(title, "x", "y")],
+    )
+
+
+def _heading(text: str, x: str, y: str) -> dict[str, Any]:
+    """A title that stays with its subplot however the subplots are arranged."""
+    return {
+        "text": f"<b>{text}</b>", "xref": f"{x} domain", "yref": f"{y} domain", "x": 0, "y": 1,
+        "xanchor": "left", "yanchor": "bottom", "yshift": 4, "showarrow": False,
+        "font": {"size": 14, "color": token("ink")},
+    }  # fmt: skip
+
+
+def _after(r: Landscape) -> str:
+    t = r.settings.examples
+    return f"After {t} example{'' if t == 1 else 's'}, strength {r.settings.strength:g}"
+
+
+def _slice(
+    r: Landscape, z: np.ndarray, which: str, axes: str = "", bar: bool = True, **colours: Any
+) -> list[dict]:
+    """Colour and contour lines. Lines come from a coarser grid: they cost more than the colour."""
+    at = {"xaxis": f"x{axes}", "yaxis": f"y{axes}"}
+    every = -(-(len(r.xs) - 1) // (_CONTOURS - 1))
+    low, high = colours["zmin"], colours["zmax"]
+    return [
+        heatmap(
+            z, r.xs, r.ys, "energy", zsmooth="fast", showscale=bar,
+            colorbar={"thickness": 10, "x": 1.01, "title": {"text": "E", "side": "top"}},
+            hovertemplate="%{x:.3f}, %{y:.3f}<br>E = %{z:.4f}<extra></extra>",
+            meta={"series": f"energy, {which}"}, **colours, **at,
+        ),
+        {
+            "type": "contour", "z": finite(z[::every, ::every]), "x": r.xs[::every],
+            "y": r.ys[::every], "name": "contours", "hoverinfo": "skip", "showscale": False,
+            "contours": {"coloring": "none", "start": low, "end": high,
+                         "size": (high - low) / 18 or 1.0},
+            "line": {"color": "rgba(128,128,128,0.5)" if which == "difference"
+                     else "rgba(255,255,255,0.38)", "width": 0.8},
+            "showlegend": False, "meta": {"series": f"contours, {which}"}, **at,
+        },
+    ]  # fmt: skip
+
+
+def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> list[dict]:
+    """Memories, examples, the query's path and the two lowest points of one side."""
+    side = getattr(r, which)
+    at = {"xaxis": f"x{axes}", "yaxis": f"y{axes}", "showlegend": legend}
+    scale = r.before.largest_norm or 1.0
+    few = len(side.points) <= _NAMED
+
+    def mark(points: np.ndarray, off: np.ndarray, name: str, marker: dict, **more: Any) -> dict:
+        # The farther off the plane a point lies, the fainter it is.
+        marker = {"opacity": 1 - 0.65 * np.minimum(off / scale, 1), **marker}
+        base = {
+            "type": "scatter", "x": points[:, 0], "y": points[:, 1], "name": name, "mode": "markers",
+            "legendgroup": name, "customdata": off, "marker": marker,
+            "meta": {"series": f"{name}, {which}"}, **at,
+        }  # fmt: skip
+        return base | more
+
+    edge = {"color": _NIGHT, "width": 1}
+    off_plane = "<br>%{customdata:.3f} off the plane<extra></extra>"
+    thin = {"size": 12, "color": _WHITE, "line": {"color": _WHITE, "width": 2}, "opacity": 1}
+    traces = [
+        mark(
+            side.points, side.off_plane, "memories",
+            {"size": 17 if few else 8, "color": _WHITE, "line": edge},
+            mode="markers+text" if few else "markers",
+            text=[str(i) for i in range(len(side.points))],
+            textfont={"color": _NIGHT, "size": 11}, hovertemplate="memory %{text}" + off_plane,
+        ),
+        mark(
+            r.example_points, r.example_off_plane, "examples",
+            {"size": 10, "symbol": "square", "color": _EXAMPLE, "line": edge},
+            text=[f"{j}, of memory {p}" for j, p in enumerate(r.pairs)],
+            hovertemplate="example %{text}" + off_plane,
+        ),
+        mark(
+            side.path, side.path_off_plane, "query", {
+                "size": 6, "color": _QUERY, "line": {"color": _WHITE, "width": 1}, "opacity": 1,
+            },
+            uid=f"path-{which}", mode="lines+markers", line={"color": _QUERY, "width": 3},
+            hovertemplate="query on its way" + off_plane,
+        ),
+        mark(
+            side.path[-1:], side.path_off_plane[-1:], "state",
+            {"size": 16, "symbol": "star", "color": _QUERY, "opacity": 1,
+             "line": {"color": _WHITE, "width": 1.2}},
+            uid=f"state-{which}", legendgroup="query", showlegend=False,
+            hovertemplate="state of the query" + off_plane,
+        ),
+        mark(
+            side.slice_minimum[None], np.zeros(1), "lowest on the slice",
+            thin | {"symbol": "cross-thin"},
+            hovertemplate="lowest point of the slice<br>%{x:.3f}, %{y:.3f}<extra></extra>",
+        ),
+        mark(
+            side.space_minimum[None], np.array([side.space_off_plane]), "lowest in space",
+            thin | {"symbol": "x-thin"}, hovertemplate="lowest minimum of the space" + off_plane,
+        ),
+    ]  # fmt: skip
+    if which == "after" and few:
+        traces.insert(0, _arrows(r.before.points, side.points, "moved by W₁", at))
+    return traces
+
+
+def _arrows(start: np.ndarray, end: np.ndarray, name: str, at: Mapping[str, Any]) -> dict:
+    """Thin arrows from point to point, as one trace."""
+    gap = np.full(len(start), np.nan)
+    x, y = (np.stack([start[:, i], end[:, i], gap], axis=1).ravel() for i in (0, 1))
+    faint = "rgba(255,255,255,0.75)"
+    return {
+        "type": "scatter", "x": x, "y": y, "name": name, "mode": "lines+markers",
+        "line": {"color": faint, "width": 1.2}, "hoverinfo": "skip",
+        "marker": {"symbol": "arrow", "angleref": "previous", "color": faint, "opacity": 1,
+                   "size": np.tile([0, 9, 0], len(start))},
+        **at, "showlegend": False,
+    }  # fmt: skip
+
+
+def landscape_surface(r: Landscape, which: str, units: tuple[str, str]) -> go.Figure:
+    """Energy as height over the plane with the query's path on it, at most 81 x 81 points."""
+    side = getattr(r, which)
+    every = -(-(len(r.xs) - 1) // 80)
+    xs, ys, z = r.xs[::every], r.ys[::every], side.energy[::every, ::every]
+    low, high = r.colour_range
+    lift = 0.012 * (high - low)
+
+    def on(points: np.ndarray) -> np.ndarray:
+        """Just above the slice, at the grid point nearest to each point."""
+        ix, iy = (
+            np.clip(np.rint((points[:, i] - axis[0]) / (axis[1] - axis[0])), 0, len(axis) - 1)
+            for i, axis in enumerate((r.xs, r.ys))
+        )
+        return side.energy[iy.astype(int), ix.astype(int)] + lift
+
+    axis = {"showspikes": False, "nticks": 5}
+    return figure(
+        surface(
+            z, xs, ys, "energy", cmin=low, cmax=high, showlegend=False,
+            colorbar={"thickness": 10, "len": 0.7, "title": {"text": "E", "side": "top"}},
+            contours={"z": {"show": True, "start": low, "end": high,
+                            "size": (high - low) / 18 or 1.0, "color": "rgba(255,255,255,0.45)",
+                            "width": 1, "highlight": False}},
+            lighting={"ambient": 0.75, "diffuse": 0.5, "specular": 0.05},
+            hovertemplate="%{x:.3f}, %{y:.3f}<br>E = %{z:.4f}<extra></extra>",
+        ),
+        {
+            "type": "scatter3d", "x": side.points[:, 0], "y": side.points[:, 1],
+            "z": on(side.points), "name": "memories", "mode": "markers",
+            "marker": {"size": 5, "color": _WHITE, "line": {"color": _NIGHT, "width": 1}},
+            "text": [str(i) for i in range(len(side.points))],
+            "hovertemplate": "memory %{text}<extra></extra>",
+        },
+        {
+            "type": "scatter3d", "x": side.path[:, 0], "y": side.path[:, 1], "z": on(side.path),
+            "name": "query", "mode": "lines+markers", "line": {"color": _QUERY, "width": 6},
+            "marker": {"size": 4, "color": _QUERY}, "hoverinfo": "skip",
+        },
+        title="Before: the pretrained memories" if which == "before" else _after(r),
+        height=470,
+        scene={
+            "xaxis": {"title": {"text": units[0]}, **axis},
+            "yaxis": {"title": {"text": units[1]}, **axis},
+            "zaxis": {"title": {"text": "E"}, "range": [low, high], **axis},
+            "aspectmode": "manual",
+            "aspectratio": {"x": 1, "y": 1, "z": 0.6},
+        },
+        legend=_BELOW,
+        margin={"l": 0, "r": 0, "t": 30, "b": 0},
+    )  # fmt: skip
+
+
+def landscape_retrieval(r: Landscape, shown: np.ndarray) -> go.Figure:
+    """Energy at each step, and how attention spreads over the memories `shown` at the last one."""
+    traces: list[dict] = []
+    for i, which in enumerate(("before", "after")):
+        side, look = getattr(r, which), series(i)
+        step = np.arange(len(side.path_energies))
+        traces += [
+            line(
+                step, side.path_energies, which, i, meta={"series": f"energy of the state, {which}"},
+                hovertemplate="step %{x}<br>E = %{y:.5f}<extra></extra>",
+            ),
+            line(
+                step[-1:], side.path_energies[-1:], f"{which}, now", i, mode="markers",
+                marker={"size": 11}, uid=f"energy-{which}", showlegend=False, hoverinfo="skip",
+                legendgroup=which,
+            ),
+            {
+                "type": "bar", "x": shown, "y": side.weights[-1, shown], "name": which,
+                "uid": f"weights-{which}", "legendgroup": which, "showlegend": False,
+                "xaxis": "x2", "yaxis": "y2", "meta": {"series": f"attention, {which}"},
+                "marker": {"color": look["line"]["color"], "pattern": {"shape": "/" if i else ""}},
+                "hovertemplate": "memory %{x}<br>weight %{y:.4f}<extra></extra>",
+            },
+        ]  # fmt: skip
+    longest = max(len(r.before.path), len(r.after.path)) - 1
+    whole = {"dtick": 1} if longest <= 12 else {}
+    return figure(
+        *traces,
+        height=230,
+        xaxis={"domain": [0, 0.46], "title": {"text": "step"}, **whole},
+        yaxis={"title": {"text": "E of the state"}},
+        xaxis2={
+            "domain": [0.56, 1],
+            "title": {"text": "memory"},
+            "type": "category",
+            "showgrid": False,
+            **({"dtick": 1} if len(shown) <= 16 else {}),
+        },
+        yaxis2={"anchor": "x2", "title": {"text": "attention"}, "range": [0, 1.04]},
+        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        bargap=0.25,
+        meta={
+            "narrow": {
+                "height": 440,
+                "xaxis": {"domain": [0, 1]},
+                "xaxis2": {"domain": [0, 1]},
+                "yaxis": {"domain": [0.6, 1]},
+                "yaxis2": {"domain": [0, 0.4]},
+            }
+        },
+    )
