@@ -169,7 +169,292 @@ def seed(page: str, *, section: str = "", label: str = "Seed", **changes: Any) -
     )  # fmt: skip
 
 
-TABLE: tuple[Control, ...] = ()
+LANDSCAPE: tuple[Control, ...] = (
+    Choice(
+        page="landscape", key="view", label="View", tabs=True, default="before | after",
+        options=("before | after", "after", "difference", "3-D before", "3-D after"),
+    ),
+    Number(
+        page="landscape", key="strength", label="s reshaping strength", section="Reshaping",
+        default=1.0, low=0.0, high=1.0, step=0.01,
+        help="0 leaves the memories as they were pretrained, 1 moves them as far as the examples say.",
+    ),
+    Number(
+        page="landscape", key="examples", label="t in-context examples", section="Reshaping",
+        default=2, low=1, high=96, step=1,
+        help="Example j is paired with memory j, counting round when t exceeds M. Past the rank of "
+        "those memories no linear map can follow all examples.",
+    ),
+    Number(
+        page="landscape", key="shift", label="Distance of the examples", section="Reshaping",
+        default=0.6, low=0.0, high=2.0, step=0.05,
+        help="How far each example lies from its memory, relative to the memory's length.",
+    ),
+    Toggle(
+        page="landscape", key="lemma", label="The query is an example", section="Reshaping",
+        default=False,
+        help="The example paired with the query's memory is the query itself, as in Lemma 2.2.",
+    ),
+    Choice(
+        page="landscape", key="family", label="Energy", section="Energy", default="log-sum-exp",
+        options=("log-sum-exp", "Gaussian mixture", "polynomial", "sparse"),
+        help="log-sum-exp is the modern Hopfield energy: one update is one softmax attention.",
+    ),
+    Number(
+        page="landscape", key="beta", label="β inverse temperature", section="Energy",
+        default=16.0, low=0.1, high=200.0, step=0.05, log=True,
+        help="Large β: every memory has a well of its own. Small β: one well for all.",
+    ),
+    Choice(
+        page="landscape", key="layout", label="Layout", section="Memories", default="on a circle",
+        options=("random", "clustered", "correlated", "on a circle", "your table"),
+        help="How the memories lie on the unit sphere, or a table of your own.",
+    ),
+    Text(
+        page="landscape", key="table", label="One memory a line", section="Memories",
+        default="1.0, 0.1, 0.0\n0.2, 1.0, 0.1\n0.0, 0.2, 1.0\n-0.7, 0.6, 0.3\n0.5, -0.8, 0.2",
+        when=("layout", ("your table",)), lines=5, upload=("csv", "tsv", "txt"),
+        help="Numbers separated by commas, semicolons, tabs or spaces, or a CSV file below: 2 to 512 "
+        "rows of 2 to 256 numbers.",
+    ),
+    Number(
+        page="landscape", key="memories", label="M memories", section="Memories", default=6,
+        low=2, high=64, step=1, when=("layout", ("random", "clustered", "correlated", "on a circle")),
+    ),
+    Number(
+        page="landscape", key="dimension", label="D dimension", section="Memories", default=2,
+        low=2, high=64, step=1, when=("layout", ("random", "clustered", "correlated", "on a circle")),
+        help="In more than 2 dimensions the picture is a slice, and points may lie off it.",
+    ),
+    seed("landscape", section="Memories"),
+    Choice(
+        page="landscape", key="query", label="Query", section="Query", default="a noisy memory",
+        options=("a noisy memory", "placed"),
+        help="Memory 0 with noise, or where you click on the picture.",
+    ),
+    Number(
+        page="landscape", key="noise", label="Noise of the query", section="Query", default=0.4,
+        low=0.0, high=3.0, step=0.05,
+        help="Relative to the memory's length. The plane of the picture is made from this query, "
+        "also when another one is placed on it.",
+    ),
+    Number(
+        page="landscape", key="x", label="Across", section="Query", default=0.0, low=-1e6, high=1e6,
+        step=0.05, slider=False, when=("query", ("placed",)),
+    ),
+    Number(
+        page="landscape", key="y", label="Up", section="Query", default=0.0, low=-1e6, high=1e6,
+        step=0.05, slider=False, when=("query", ("placed",)),
+    ),
+    Choice(
+        page="landscape", key="plane", label="Plane of the picture", section="Fine points",
+        default="through the query", options=("through the query", "principal components"),
+        help="Through the query, its memory and the strongest rival; or where memories and examples "
+        "spread most. In 2 dimensions there is only one plane.",
+    ),
+    Number(
+        page="landscape", key="ridge", label="ρ ridge", section="Fine points", default=0.0, low=0.0,
+        high=10.0, step=0.01, help="Shrinks W1: K K~ᵀ (K~ K~ᵀ + ρ I)⁻¹.",
+    ),
+    Number(
+        page="landscape", key="tolerance", label="Rank tolerance", section="Fine points",
+        default=1e-12, low=1e-15, high=0.9, step=0.5, log=True,
+        help="Directions of the ghosts whose singular value is below this share of the largest "
+        "one count as absent.",
+    ),
+)  # fmt: skip
+
+
+def _checkpoints() -> tuple[str, ...]:
+    from pages.ui import cache, uploads
+
+    return (cache.zoo_names() or ("none",)) + uploads.names()
+
+
+def _regression_views() -> tuple[str, ...]:
+    from pages.ui import cache
+
+    return cache.regression_views()
+
+
+def _first_checkpoint() -> str:
+    from pages.ui import cache
+
+    names = cache.zoo_names() or ("none",)
+    return "linear-d20" if "linear-d20" in names else names[0]
+
+
+_PROMPT_VIEWS = ("view", ("curves", "one prompt", "positions", "training law"))
+
+REGRESSION: tuple[Control, ...] = (
+    Choice(
+        page="regression", key="view", label="Picture", tabs=True, default="curves",
+        options=("curves", "one prompt"), more=_regression_views,
+    ),
+    Text(
+        page="regression", key="sweep", label="Sweep", section="File", default="", longest=2000,
+        lines=5, upload=("csv", "parquet"), when=("view", ("sweep file",)),
+        help="The table that `python -m models.sweep` writes: upload the CSV or Parquet file, or "
+        "paste a small CSV.",
+    ),
+    Choice(
+        page="regression", key="checkpoint", label="Checkpoint", section="Model", options=(),
+        more=_checkpoints, default=_first_checkpoint(),
+        when=("view", ("curves", "one prompt", "known numbers")),
+        help="The pretrained transformer that answers. The Checkpoints page tells what each was "
+        "trained on and takes your own.",
+    ),
+    Choice(
+        page="regression", key="task", label="Task", section="Model", default="as trained",
+        options=("as trained", "linear", "sparse linear", "decision tree", "relu net"),
+        when=_PROMPT_VIEWS, help="What the labels are: one function per prompt, drawn anew.",
+    ),
+    Choice(
+        page="regression", key="covariates", label="Law of the inputs", section="Inputs",
+        default="mixture", when=_PROMPT_VIEWS,
+        options=("mixture", "isotropic", "skewed spectrum", "half subspace", "random quadrants"),
+        help="mixture: (1 − w₂) N(μ₁, I) + w₂ N(μ₂, I). isotropic: N(0, I). The other three are the "
+        "shifts of Garg et al. (2022), each with E|x|² = d.",
+    ),
+    Number(
+        page="regression", key="w2", label="w₂ share of N(μ₂, I)", section="Inputs",
+        default=0.0, low=0.0, high=1.0, step=0.01, when=("covariates", ("mixture",)),
+        help="The covariate shift: this share of the inputs comes from the other component.",
+    ),
+    Number(
+        page="regression", key="mean1", label="μ₁ mean of the main component", section="Inputs",
+        default=-2.0, low=-5.0, high=5.0, step=0.1, when=("covariates", ("mixture",)),
+        help="The mean of every coordinate.",
+    ),
+    Number(
+        page="regression", key="mean2", label="μ₂ mean of the other component", section="Inputs",
+        default=2.0, low=-5.0, high=5.0, step=0.1, when=("covariates", ("mixture",)),
+        help="The mean of every coordinate. Of no effect while w₂ is 0.",
+    ),
+    Choice(
+        page="regression", key="mixing", label="Component is drawn", section="Inputs",
+        default="per input", options=("per input", "per prompt"), when=("covariates", ("mixture",)),
+        help="Per input, every prompt mixes both components. Per prompt, all its inputs come from one.",
+    ),
+    Number(
+        page="regression", key="power", label="Decay of the spectrum", section="Inputs",
+        default=2.0, low=0.0, high=4.0, step=0.1, when=("covariates", ("skewed spectrum",)),
+        help="The i-th eigenvalue of the covariance is proportional to i to the minus this.",
+    ),
+    Toggle(
+        page="regression", key="anywhere", label="Ask anywhere", section="Inputs", default=False,
+        when=("covariates", ("half subspace", "random quadrants")),
+        help="On: queries come from N(0, I). Off: from where the examples lie.",
+    ),
+    Number(
+        page="regression", key="scale", label="Scale of the inputs", section="Inputs",
+        default=1.0, low=0.1, high=10.0, step=0.05, log=True, when=_PROMPT_VIEWS,
+        help="Every input is multiplied by it.",
+    ),
+    Toggle(
+        page="regression", key="similar", label="Set the similarity", section="Inputs",
+        default=False, when=_PROMPT_VIEWS,
+        help="On: all examples of a prompt have one cosine with its query; their lengths stay.",
+    ),
+    Number(
+        page="regression", key="similarity", label="c cosine with the query", section="Inputs",
+        default=0.8, low=-1.0, high=1.0, step=0.01, when=("similar", (True,)),
+        help="1: every example points where the query points.",
+    ),
+    Number(
+        page="regression", key="accuracy", label="α label accuracy", section="Labels",
+        default=1.0, low=0.0, high=1.0, step=0.01, when=_PROMPT_VIEWS,
+        help="Share of the examples' labels that are right. The query's own label always is.",
+    ),
+    Choice(
+        page="regression", key="corruption", label="The others are", section="Labels",
+        default="permuted", when=_PROMPT_VIEWS,
+        options=("permuted", "constant bias", "gaussian", "heavy tail", "sign flip"),
+        help="What happens to wrong labels. permuted: they change places among themselves, as in the "
+        "paper. Of no effect while α is 1.",
+    ),
+    Number(
+        page="regression", key="size", label="Size of the corruption", section="Labels",
+        default=1.0, low=0.0, high=5.0, step=0.05,
+        when=("corruption", ("constant bias", "gaussian", "heavy tail")),
+        help="In units of the root mean square of a clean label.",
+    ),
+    Choice(
+        page="regression", key="measure", label="Measure", section="Reading",
+        default="pooled R²", options=("pooled R²", "within-task R²", "mean squared error"),
+        when=("view", ("curves", "positions", "training law")),
+        help="Pooled over tasks, as the paper does: 80 % of the variance of y is then the mean "
+        "direction of the inputs, which flatters. Within-task R² takes each prompt's mean out.",
+    ),
+    Number(
+        page="regression", key="n", label="n examples, read here", section="Reading",
+        default=15, low=1, high=200, step=1,
+        when=("view", ("curves", "one prompt", "positions", "training law")),
+        help="The length at which the numbers are read and the prompt is opened. A click on a curve "
+        "sets it.",
+    ),
+    Number(
+        page="regression", key="length", label="Longest prompt", section="Reading",
+        default=75, low=2, high=200, step=1, when=("view", ("curves", "one prompt", "positions")),
+        help="Examples in a prompt. A checkpoint has a last position; past it the page refuses.",
+    ),
+    Number(
+        page="regression", key="prompts", label="Prompts", section="Reading",
+        default=64, low=8, high=512, step=8, when=_PROMPT_VIEWS,
+        help="More prompts, narrower bands, longer waits.",
+    ),
+    Number(
+        page="regression", key="prompt", label="Prompt", section="Reading",
+        default=1, low=1, high=512, step=1, when=("view", ("one prompt",)),
+        help="Which of the prompts is opened.",
+    ),
+    Choice(
+        page="regression", key="tokens", label="Attention to", section="Reading",
+        default="x and y", options=("x and y", "x alone", "y alone"), when=("view", ("one prompt",)),
+        help="An example is two tokens, its input x and its label y.",
+    ),
+    seed("regression", section="Reading", when=("view", (*_PROMPT_VIEWS[1], "known numbers"))),
+    Toggle(
+        page="regression", key="squares", label="Least squares", section="Beside it", default=True,
+        when=("view", ("curves", "one prompt")), help="Minimum-norm least squares of the examples.",
+    ),
+    Toggle(
+        page="regression", key="ridge", label="Ridge", section="Beside it", default=True,
+        when=("view", ("curves", "one prompt")),
+        help="Ridge at the true label noise: Bayesian model averaging. Without noise it is least "
+        "squares.",
+    ),
+    Toggle(
+        page="regression", key="averaging", label="Averaging", section="Beside it", default=True,
+        when=("view", ("curves", "one prompt")),
+        help="Weights = mean of x y: one step of gradient descent from zero.",
+    ),
+    Toggle(
+        page="regression", key="neighbours", label="3 nearest neighbours", section="Beside it",
+        default=True, when=("view", ("curves", "one prompt")),
+        help="Mean label of the three nearest inputs.",
+    ),
+    Toggle(
+        page="regression", key="trees", label="Tree and boosting", section="Beside it",
+        default=False, when=("view", ("curves",)),
+        help="scikit-learn's decision tree and gradient boosting, fitted anew to every prompt at ten "
+        "and at five lengths: seconds, not milliseconds. Decision tree task only.",
+    ),
+)  # fmt: skip
+
+CHECKPOINTS: tuple[Control, ...] = (
+    Choice(
+        page="checkpoints", key="name", label="Checkpoint", options=(), more=_checkpoints,
+        default=_first_checkpoint(), section="Model",
+    ),
+    Number(
+        page="checkpoints", key="prompts", label="Prompts", section="Measured now", default=128,
+        low=16, high=512, step=16, help="Fresh prompts from the training law, asked here and now.",
+    ),
+    seed("checkpoints", section="Measured now"),
+)  # fmt: skip
+
+TABLE: tuple[Control, ...] = (*LANDSCAPE, *REGRESSION, *CHECKPOINTS)
 
 
 def rows(page: str) -> tuple[Control, ...]:
