@@ -1,13 +1,12 @@
-"""Sizes and training law of a checkpoint: what `config.json` holds, checked before anything is built."""
+"""Sizes and training law of a checkpoint: what `config.json` holds, checked before it is used."""
 
 from __future__ import annotations
 
-import json
+import math
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-TASKS = ("linear", "relu", "tree")
+TASKS = ("linear", "sparse", "relu", "tree")
 POSITIONS = ("fixed", "offset")
 
 
@@ -16,9 +15,11 @@ class TrainingLaw:
     """The distribution a checkpoint was trained on; the page shades what lies outside.
 
     Inputs are `x ~ N(mean * s, I)` in every coordinate, where the sign `s` of an input is +1 with
-    probability `1 - share`; `share` is drawn once per prompt, uniform on [0, 1] in `mixed_prompts` of the
-    prompts and 0 in the others. `mean_spread` is the standard deviation of a Gaussian factor on `mean`,
-    drawn once per prompt (0: fixed). `n_examples` is k, the in-context length seen in training.
+    probability `1 - share`; `share` is drawn once per prompt, uniform on [0, 1] in `mixed_prompts`
+    of the prompts and 0 in the others. `mean_spread * |mean|` is the standard deviation of a
+    Gaussian shift of all inputs of a prompt (0: none). `n_examples` is k, the in-context length
+    seen in training. Tasks are those of `core.prompts`, in its units of y; `models.law` spells the
+    law out as a `PromptLaw`.
     """
 
     task: str = "linear"
@@ -30,13 +31,16 @@ class TrainingLaw:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise ValueError(f"task must be one of {TASKS}, got {self.task!r}")
+            raise ValueError(f"task must be one of {TASKS}, got {_short(self.task)}")
         if self.positions not in POSITIONS:
-            raise ValueError(f"positions must be one of {POSITIONS}, got {self.positions!r}")
-        if not 0 <= self.mixed_prompts <= 1:
-            raise ValueError(f"mixed_prompts must lie in [0, 1], got {self.mixed_prompts}")
-        if not 1 <= self.n_examples <= 10_000:
-            raise ValueError(f"n_examples must lie in 1..10000, got {self.n_examples}")
+            raise ValueError(f"positions must be one of {POSITIONS}, got {_short(self.positions)}")
+        for name, low, high in (
+            ("mean", -1e3, 1e3),
+            ("mixed_prompts", 0, 1),
+            ("mean_spread", 0, 10),
+        ):
+            _number(name, getattr(self, name), low, high)
+        _whole("n_examples", self.n_examples, 1, 10_000)
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class RegressorConfig:
     law: TrainingLaw = field(default_factory=TrainingLaw)
 
     # Upper limits keep a hostile config.json from allocating the machine away.
-    LIMITS = {
+    LIMITS: ClassVar[dict[str, tuple[int, int]]] = {
         "n_dims": (1, 1024),
         "n_positions": (2, 8192),
         "n_embd": (1, 2048),
@@ -62,15 +66,13 @@ class RegressorConfig:
 
     def __post_init__(self) -> None:
         for name, (low, high) in self.LIMITS.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise ValueError(f"{name} must be a whole number in {low}..{high}, got {value!r}")
+            _whole(name, getattr(self, name), low, high)
         if self.n_embd % self.n_head:
             raise ValueError(
-                f"n_embd ({self.n_embd}) must be a multiple of n_head ({self.n_head}); change one of them"
+                f"n_embd ({self.n_embd}) must be a multiple of n_head ({self.n_head}); "
+                "change one of them"
             )
-        if not 0 < self.target_scale < 1e6:
-            raise ValueError(f"target_scale must lie in (0, 1e6), got {self.target_scale!r}")
+        _number("target_scale", self.target_scale, 1e-6, 1e6)
 
     @property
     def max_examples(self) -> int:
@@ -82,7 +84,8 @@ class RegressorConfig:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> RegressorConfig:
-        """The config in a parsed `config.json`. Raises ValueError naming the key that is wrong."""
+        """The config in a parsed `config.json`, every size given. Raises ValueError naming the key
+        that is wrong."""
         if not isinstance(raw, dict):
             raise ValueError(f"config.json must hold an object, got {type(raw).__name__}")
         raw = dict(raw)
@@ -92,12 +95,28 @@ class RegressorConfig:
         for name, given, known in (("config.json", raw, cls), ("law", law, TrainingLaw)):
             unknown = set(given) - {f.name for f in fields(known)}
             if unknown:
-                raise ValueError(f"{name}: unknown keys {sorted(unknown)}")
-        try:
-            return cls(**raw, law=TrainingLaw(**law))
-        except TypeError as error:
-            raise ValueError(f"config.json: {error}") from error
+                hint = ""
+                if "model_type" in raw:
+                    hint = " (a language model's config? expected one written by models.pretrain)"
+                raise ValueError(f"{name}: unknown keys {_short(sorted(unknown))}{hint}")
+        missing = {f.name for f in fields(cls)} - set(raw) - {"law"}
+        if missing:  # the sizes decide what is allocated: no silent defaults
+            raise ValueError(f"config.json: missing keys {sorted(missing)}")
+        return cls(**raw, law=TrainingLaw(**law))
 
-    @classmethod
-    def load(cls, folder: Path) -> RegressorConfig:
-        return cls.from_json(json.loads((Path(folder) / "config.json").read_text()))
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number in {low}..{high}, got {_short(value)}")
+
+
+def _number(name: str, value: object, low: float, high: float) -> None:
+    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not real or not low <= value <= high:  # type: ignore[operator]
+        raise ValueError(f"{name} must be a number in {low:g}..{high:g}, got {_short(value)}")
+
+
+def _short(value: object) -> str:
+    """A value from a stranger's file, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

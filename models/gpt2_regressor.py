@@ -16,8 +16,8 @@ from models.config import RegressorConfig
 class GPT2Regressor(nn.Module):
     """`preds = model(xs, ys)`: preds[:, i] sees the pairs before i and x_i, never y_i.
 
-    Targets are divided by `config.target_scale` on the way in and multiplied by it on the way out, so
-    callers live in the units of y.
+    Targets are divided by `config.target_scale` on the way in and multiplied by it on the way out,
+    so callers live in the units of y.
     """
 
     def __init__(self, config: RegressorConfig):
@@ -31,7 +31,7 @@ class GPT2Regressor(nn.Module):
                 n_embd=config.n_embd,
                 n_layer=config.n_layer,
                 n_head=config.n_head,
-                activation_function="gelu_pytorch_tanh",  # gelu_new in one fused kernel: 1.4 x faster
+                activation_function="gelu_pytorch_tanh",  # gelu_new in one kernel: 1.4 x faster
                 resid_pdrop=0.0,
                 embd_pdrop=0.0,
                 attn_pdrop=0.0,
@@ -43,9 +43,7 @@ class GPT2Regressor(nn.Module):
         self.backbone.wte.weight.requires_grad_(False)
         self.read_out = nn.Linear(config.n_embd, 1)
 
-    def embed(
-        self, xs: Float[Tensor, "B P D"], ys: Float[Tensor, "B P"]
-    ) -> Float[Tensor, "B T E"]:
+    def embed(self, xs: Float[Tensor, "B P D"], ys: Float[Tensor, "B P"]) -> Float[Tensor, "B T E"]:
         """Read-in of the interleaved tokens, T = 2 P, before positions are added."""
         y_tokens = torch.zeros_like(xs)
         y_tokens[..., 0] = ys / self.config.target_scale
@@ -61,10 +59,10 @@ class GPT2Regressor(nn.Module):
     ) -> Float[Tensor, "B P"]:
         """Predictions at every length in one pass.
 
-        With `queries`, preds[:, i] answers queries[:, i] after the first i pairs instead of x_i: the
-        queries are appended as P more tokens that carry the position of x_i, see the first i pairs and
-        themselves, and are seen by nobody. `offset` shifts all positions (random in training of the
-        offset checkpoints).
+        With `queries`, preds[:, i] answers queries[:, i] after the first i pairs instead of x_i:
+        the queries are appended as P more tokens that carry the position of x_i, see the first i
+        pairs and themselves, and are seen by nobody. `offset` shifts all positions (random in
+        training of the offset checkpoints).
         """
         n_pairs = xs.shape[1]
         embeds = self.embed(xs, ys)
@@ -73,7 +71,7 @@ class GPT2Regressor(nn.Module):
         if queries is not None:
             embeds = torch.cat((embeds, self.read_in(queries)), dim=1)  # (B, 3 P, E)
             positions = torch.cat((positions, positions[::2]))
-            mask = _query_mask(n_pairs, embeds)
+            mask = query_mask(n_pairs, embeds)
         hidden = self.backbone(
             inputs_embeds=embeds, position_ids=positions[None], attention_mask=mask, use_cache=False
         ).last_hidden_state
@@ -81,8 +79,8 @@ class GPT2Regressor(nn.Module):
         return self.read_out(asked)[..., 0] * self.config.target_scale
 
 
-def _query_mask(n_pairs: int, like: Tensor) -> Float[Tensor, "1 1 T T"]:
-    """Additive mask of `2 P` causal tokens followed by P queries, query i seeing tokens before 2 i."""
+def query_mask(n_pairs: int, like: Tensor) -> Float[Tensor, "1 1 T T"]:
+    """Additive mask of 2 P causal tokens and P queries; query i sees the tokens before 2 i."""
     n_tokens = 2 * n_pairs
     token = torch.arange(n_tokens, device=like.device)
     query = torch.arange(n_pairs, device=like.device)

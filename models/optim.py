@@ -1,4 +1,4 @@
-"""Muon for the matrices inside the blocks, AdamW for the rest: the measured recipe of our trainings."""
+"""Muon for the matrices inside the blocks, AdamW for the rest: a measured recipe."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def orthogonalise(updates: Float[Tensor, "N R C"], steps: int = 5) -> Float[Tens
 
 
 class Muon:
-    """Momentum, then one orthogonalised step, on matrices `W (in, out)` as `transformers` stores them.
+    """Momentum, then one orthogonalised step, on matrices `W (in, out)` as GPT-2 stores them.
 
     `torch.optim.Muon` takes a whole parameter: it would orthogonalise q, k and v of `c_attn` as one
-    matrix, which learns worse, and loops over matrices, which is slower. Here every parameter may hold
-    several square parts side by side, and all parts of one shape are orthogonalised in one batch.
-    Updates are scaled by sqrt(max(1, out / in)).
+    matrix, which learns worse, and loops over matrices, which is slower. Here every parameter may
+    hold several square parts side by side, and all parts of one shape are orthogonalised in one
+    batch. Updates are scaled by sqrt(max(1, out / in)).
     """
 
     def __init__(self, params: dict[str, nn.Parameter], lr: float, momentum: float = 0.95):

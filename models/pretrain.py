@@ -1,13 +1,14 @@
-"""Train an in-context regressor from a recipe: resumable, seeded, on CPU, one GPU, or under torchrun.
+"""Train an in-context regressor from a recipe: resumable, seeded, on CPU, one GPU, or under
+torchrun.
 
-    python -m models.pretrain linear-d20                  # a recipe of RECIPES, resumed if it was begun
-    python -m models.pretrain linear-d20 --minutes 30     # stop then, resumable; export what is there
-    torchrun --nproc-per-node 2 -m models.pretrain linear-d20
+    python -m models.pretrain linear-d20                  # a recipe of RECIPES, resumed if it was
+    begun python -m models.pretrain linear-d20 --minutes 30     # stop then, resumable; export what
+    is there torchrun --nproc-per-node 2 -m models.pretrain linear-d20
 
 State lives in runs/NAME/ (safetensors and JSON, nothing pickled) and the result in
-models/checkpoints/NAME/. Every batch is drawn from a generator seeded by (seed, step) and every schedule
-is a function of the step, so a killed and resumed training ends with the same bits as one that ran
-through (on the CPU, same machine and thread count).
+models/checkpoints/NAME/. Every batch is drawn from a generator seeded by (seed, step) and every
+schedule is a function of the step, so a killed and resumed training ends with the same bits as one
+that ran through (on the CPU, same machine and thread count).
 """
 
 from __future__ import annotations
@@ -111,26 +112,31 @@ RECIPES: dict[str, Recipe] = {
 
 
 def schedule(recipe: Recipe, step: int) -> float:
-    """Learning-rate factor: linear warm-up, constant, linear decay to 0 over the last `decay_share`."""
+    """Learning-rate factor: linear warm-up, constant, linear decay to 0 over the last
+    `decay_share`."""
     up = min(1.0, (step + 1) / max(1, recipe.warmup))
     decay = recipe.decay_share * recipe.steps
     return up * min(1.0, (recipe.steps - step) / max(1.0, decay))
 
 
 def stage(recipe: Recipe, step: int) -> tuple[int, int]:
-    """(active dimensions, examples) at a step; trees grow in depth instead and keep all dimensions."""
+    """(active dimensions, examples) at a step; trees grow in depth instead and keep all
+    dimensions."""
     config, law = recipe.model, recipe.model.law
     if step >= recipe.curriculum or law.task == "tree":
         return config.n_dims, law.n_examples
     dims = min(config.n_dims, 2 + int((config.n_dims - 1) * step / recipe.curriculum))
-    examples = math.ceil((2 * dims + 1) / 10) * 10  # few lengths: a compiled model compiles few times
+    examples = (
+        math.ceil((2 * dims + 1) / 10) * 10
+    )  # few lengths: a compiled model compiles few times
     return dims, min(examples, law.n_examples)
 
 
 def draw(
     recipe: Recipe, step: int, batch: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "B P D"], Float[Tensor, "B P"]]:
-    """A batch of training prompts at this stage of the curriculum, in the units of the full task."""
+    """A batch of training prompts at this stage of the curriculum, in the units of the full
+    task."""
     config, law = recipe.model, recipe.model.law
     dims, n = stage(recipe, step)
     xs = torch.randn(batch, n, config.n_dims, generator=generator)
@@ -162,7 +168,8 @@ def draw(
 def tree_values(
     xs: Float[Tensor, "B P D"], depth: int, generator: torch.Generator
 ) -> Float[Tensor, "B P"]:
-    """Values of one random tree per prompt: a node tests the sign of one coordinate, leaves N(0, 1)."""
+    """Values of one random tree per prompt: a node tests the sign of one coordinate, leaves N(0,
+    1)."""
     batch, n, n_dims = xs.shape
     coordinate = torch.randint(n_dims, (batch, 2**depth - 1), generator=generator)
     leaves = torch.randn(batch, 2**depth, generator=generator)
@@ -175,10 +182,11 @@ def tree_values(
 
 
 def loss_weights(recipe: Recipe, step: int) -> Float[Tensor, " P"]:
-    """1 / (best possible error at that length + delta), mean 1; the best error is that of least squares.
+    """1 / (best possible error at that length + delta), mean 1; the best error is that of least
+    squares.
 
-    Variance of y left after i examples in d dimensions, as a share: the mean direction (share s of y's
-    variance) is known after one example, each further example takes one dimension of the rest.
+    Variance of y left after i examples in d dimensions, as a share: the mean direction (share s of
+    y's variance) is known after one example, each further example takes one dimension of the rest.
     """
     dims, n = stage(recipe, step)
     if not recipe.weighted:
@@ -198,7 +206,8 @@ def loss_weights(recipe: Recipe, step: int) -> Float[Tensor, " P"]:
 
 @torch.no_grad()
 def centre_read_in(model: GPT2Regressor) -> None:
-    """Read-in bias that takes the mean input to 0, so that the shared mean does not drown the rest."""
+    """Read-in bias that takes the mean input to 0, so that the shared mean does not drown the
+    rest."""
     weight = model.read_in.weight
     model.read_in.bias.copy_(-weight.sum(dim=1) * model.config.law.mean)
 
@@ -250,7 +259,8 @@ class Trainer:
         )
 
     def train_step(self, rank: int = 0, world: int = 1) -> float:
-        """One step; under torchrun each rank takes its rows of the same batch, gradients are averaged."""
+        """One step; under torchrun each rank takes its rows of the same batch, gradients are
+        averaged."""
         recipe = self.recipe
         generator = torch.Generator().manual_seed(recipe.seed * 10_000_019 + self.step)
         xs, ys = draw(recipe, self.step, recipe.batch, generator)
@@ -280,7 +290,8 @@ class Trainer:
         return float(loss.detach())
 
     def save(self, folder: Path) -> None:
-        """Everything needed to go on, replaced atomically: a kill leaves the old state or the new one."""
+        """Everything needed to go on, replaced atomically: a kill leaves the old state or the new
+        one."""
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"muon.{k}": v for k, v in self.muon.buffers.items()}

@@ -1,0 +1,150 @@
+"""The committed checkpoints: name -> folder, checked against sha256 sums, ready to predict.
+
+    python -m models.zoo                    # list them
+    python -m models.zoo --write-manifest   # after a training: note the sums of what lies there
+
+Importing this module imports neither torch nor transformers; `load` and `predictor` do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models import folder as files
+from models.folder import CheckpointError, Config
+
+if TYPE_CHECKING:
+    from models.folder import Model
+    from models.predictor import TransformerPredictor
+
+CHECKPOINTS = Path(__file__).resolve().parent / "checkpoints"
+MANIFEST = "MANIFEST.json"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+
+def names(checkpoints: Path = CHECKPOINTS) -> tuple[str, ...]:
+    """Checkpoints in the manifest, sorted."""
+    return tuple(sorted(_manifest(checkpoints)))
+
+
+def config(name: str, checkpoints: Path = CHECKPOINTS) -> Config:
+    """Sizes and training law of a checkpoint, without its weights."""
+    return files.read_config(_text_files(name, checkpoints))
+
+
+def card(name: str, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
+    """The card of a checkpoint: law, steps, seconds, machine, curve, R^2 on held-out prompts."""
+    return files.read_card(_text_files(name, checkpoints))
+
+
+def load(name: str, checkpoints: Path = CHECKPOINTS) -> Model:
+    """A checkpoint in eval mode with frozen weights; the bytes that are hashed are those that are
+    read.
+
+    Raises CheckpointError if the name is unknown, a file differs from the manifest or is not what
+    `models.folder` accepts.
+    """
+    contents = files.read_files(_folder(name, checkpoints))
+    expected = _manifest(checkpoints)[name]
+    found = _sums(contents)
+    changed = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
+    if changed:
+        raise CheckpointError(
+            f"{name}: {', '.join(changed)} differ from {MANIFEST}. Restore the file, or if it was "
+            "meant to change run `python -m models.zoo --write-manifest`"
+        )
+    settings = files.read_config(contents)
+    return files.build(settings, files.read_weights(contents, settings))
+
+
+def predictor(
+    name: str,
+    checkpoints: Path = CHECKPOINTS,
+    gate: Callable[[], AbstractContextManager] = nullcontext,
+) -> TransformerPredictor:
+    """A checkpoint as a `core.predictors.Predictor` of the same name."""
+    from models.predictor import TransformerPredictor
+
+    return TransformerPredictor(load(name, checkpoints), name, gate)
+
+
+def write_manifest(checkpoints: Path = CHECKPOINTS) -> dict[str, dict[str, str]]:
+    """Note the sha256 of config and weights of every folder that lies there; returns what was
+    written.
+
+    Each folder must load, so a broken one is refused before it is registered.
+    """
+    manifest = {}
+    for folder in sorted(path for path in checkpoints.iterdir() if path.is_dir()):
+        if not _NAME.fullmatch(folder.name):
+            raise CheckpointError(_name_message(folder.name))
+        contents = files.read_files(folder)
+        settings = files.read_config(contents)
+        files.read_card(contents)
+        files.read_weights(contents, settings)
+        manifest[folder.name] = _sums(contents)
+    partial = checkpoints / f"{MANIFEST}.partial"
+    partial.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    partial.replace(checkpoints / MANIFEST)
+    return manifest
+
+
+def _sums(contents: dict[str, bytes]) -> dict[str, str]:
+    """sha256 by file name; the card is prose and stays out."""
+    return {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in sorted(contents.items())
+        if name != files.CARD
+    }
+
+
+def _manifest(checkpoints: Path) -> dict[str, dict[str, str]]:
+    path = checkpoints / MANIFEST
+    return files.parse_json(MANIFEST, path.read_bytes()) if path.exists() else {}
+
+
+def _name_message(name: object) -> str:
+    return (
+        "a checkpoint's name has at most 64 lower-case letters, digits and hyphens, got "
+        f"{str(name)[:80]!r}"
+    )
+
+
+def _folder(name: str, checkpoints: Path) -> Path:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):  # also keeps `..` and `/` out
+        raise CheckpointError(_name_message(name))
+    known = names(checkpoints)
+    if name not in known:
+        raise CheckpointError(f"no checkpoint {name!r}; there are: {', '.join(known) or 'none'}")
+    return checkpoints / name
+
+
+def _text_files(name: str, checkpoints: Path) -> dict[str, bytes]:
+    folder = _folder(name, checkpoints)
+    paths = [folder / file for file in (files.CONFIG, files.CARD)]
+    return {path.name: path.read_bytes() for path in paths if path.exists()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="List the checkpoints, or note their sums.")
+    parser.add_argument("--write-manifest", action="store_true", help="note what lies there now")
+    parser.add_argument("--checkpoints", type=Path, default=CHECKPOINTS)
+    args = parser.parse_args()
+    if args.write_manifest:
+        write_manifest(args.checkpoints)
+    for name in names(args.checkpoints):
+        settings, noted = config(name, args.checkpoints), card(name, args.checkpoints)
+        sizes = f"{files.n_weights(settings):,} weights"
+        r2 = noted.get("held_out", {}).get("r2", {})
+        print(f"{name:24s} {sizes:20s} R^2 " + "  ".join(f"{k}: {v}" for k, v in r2.items()))
+
+
+if __name__ == "__main__":
+    main()
