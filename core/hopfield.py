@@ -92,29 +92,35 @@ def sparse_conjugate(
     return (top.squeeze(-1) + (support.sum(dim=-1) + 1) / 2) / beta
 
 
+def _power_sum(
+    scores: Float[Tensor, "*batch M"], beta: float | Float[Tensor, "..."]
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch M"], Float[Tensor, "*batch"]]:
+    """Largest score, positive scores relative to it, and the sum of their n-th powers in [1, M].
+
+    Without a positive score: 0, zeros, and 1, so that nothing divides by 0.
+    """
+    positive = scores.clamp_min(0)
+    top = positive.amax(dim=-1).detach()
+    ratios = positive / torch.where(top > 0, top, 1.0).unsqueeze(-1)
+    total = (ratios ** _column(1 + beta)).sum(dim=-1)
+    return top, ratios, torch.where(top > 0, total, 1.0)
+
+
 def power_norm(
     scores: Float[Tensor, "*batch M"], beta: float | Float[Tensor, "..."]
 ) -> Float[Tensor, "*batch"]:
     """`(sum [z]_+^n)^(1/n)` with `n = 1 + beta`: convex, as a norm of a non-negative convex map."""
-    n = 1 + beta
-    positive = scores.clamp_min(0)
-    top = positive.amax(dim=-1).detach()
-    matched = top > 0
-    # The largest ratio is 1, so the sum is in [1, M]; without a match it is set to 1 and masked.
-    ratios = positive / torch.where(matched, top, torch.ones_like(top)).unsqueeze(-1)
-    total = (ratios ** _column(n)).sum(dim=-1)
-    total = torch.where(matched, total, torch.ones_like(total))
-    return torch.where(matched, top * total ** (1 / n), torch.zeros_like(top))
+    top, _, total = _power_sum(scores, beta)
+    return top * total ** (1 / (1 + beta))
 
 
 def power_attention(
     scores: Float[Tensor, "*batch M"], beta: float | Float[Tensor, "..."]
 ) -> Float[Tensor, "*batch M"]:
     """`([z]_+ / h)^beta`, the gradient of `power_norm`. All 0 where no score is positive."""
-    size = power_norm(scores, beta).unsqueeze(-1)
-    matched = size > 0
-    ratios = scores.clamp_min(0) / torch.where(matched, size, torch.ones_like(size))
-    return torch.where(matched, ratios ** _column(beta), torch.zeros_like(ratios))
+    _, ratios, total = _power_sum(scores, beta)
+    size = total ** (1 / (1 + beta))
+    return (ratios / size.unsqueeze(-1)) ** _column(beta)
 
 
 # ---- second derivatives of h, for the Hessian of the energy ----------------------------------
@@ -620,41 +626,34 @@ def retrieve_batch(
     row, beta = energy_row(energy), check_beta(beta)
     _check_queries(Xi, queries)
     shared = Xi.dim() == 2
-    bias = row.bias(Xi).unsqueeze(-2)
-    if gram is None:
-        gram = Xi @ Xi.mT
-    scores = queries @ Xi.mT + bias
+    bias, gram = row.bias(Xi).unsqueeze(-2), Xi @ Xi.mT
+    current = row.attend(scores := queries @ Xi.mT + bias, beta)
     if targets is None:
         targets = scores.argmax(dim=-1)
-    if shared:  # each query is a set of its own, so that each can leave alone
-        scores = scores.unsqueeze(1)  # (N, 1, M)
 
-    current = row.attend(scores, beta)
     final = torch.empty_like(current)
-    steps = torch.full(current.shape[:-1], max_steps)
+    steps = torch.zeros(current.shape[:-1], dtype=torch.long)
     converged = torch.zeros(current.shape[:-1], dtype=torch.bool)
-    left = torch.arange(current.shape[0])
-    done = torch.zeros(current.shape[:-1], dtype=torch.bool)
-    for step in range(1, max_steps + 1):
-        following = row.attend(current @ gram + bias, beta)
-        arrived = ((following - current).abs().sum(dim=-1) <= tol) & ~done
+    left = torch.arange(current.shape[0])  # queries, or sets of them, still in the loop
+    moving, taken = ~converged, steps.clone()
+    for _ in range(max_steps):
+        scores = torch.addmm(bias, current, gram) if shared else current @ gram + bias
+        following = row.attend(scores, beta)
+        taken += moving
+        moving = moving & ((following - current).abs_().sum(dim=-1) > tol)
         current = following
-        done = done | arrived
-        steps[left] = torch.where(arrived, step, steps[left])
-        finished = done.all(dim=-1)
-        count = int(finished.sum())
+        finished = ~moving if shared else ~moving.any(dim=-1)
         # Copying what remains costs about as much as a step: do it when a quarter has finished.
-        if 4 * count >= len(left):
+        if 4 * int(finished.sum()) >= len(left):
             gone = left[finished]
-            final[gone], converged[gone] = current[finished], True
-            left, current, done = left[~finished], current[~finished], done[~finished]
+            final[gone], steps[gone], converged[gone] = current[finished], taken[finished], True
+            stay = ~finished
+            left, current, moving, taken = left[stay], current[stay], moving[stay], taken[stay]
             if not shared:
-                gram, bias = gram[~finished], bias[~finished]
+                gram, bias = gram[stay], bias[stay]
             if not len(left):
                 break
-    final[left], converged[left] = current, done
+    final[left], steps[left], converged[left] = current, taken, ~moving
 
-    if shared:
-        final, steps, converged = final.squeeze(1), steps.squeeze(1), converged.squeeze(1)
     codes, effective = classify(final, targets, converged)
     return RetrievalBatch(final @ Xi, final, effective, codes, steps, converged)

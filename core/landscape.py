@@ -15,11 +15,12 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from core.hopfield import (
     Energy,
+    attention,
     check_beta,
     check_patterns,
     classify,
@@ -56,6 +57,8 @@ SEMANTICS = (
 
 MAX_DIMENSION = 256
 MAX_MEMORIES = 512
+MAX_STEPS = 300  # of the query's retrieval
+_LATE_GROUPS = 24  # ends of slow retrievals that Newton's method is tried on
 MERGE = 1e-3  # fixed points nearer than this (relative to the largest pattern norm) are one
 
 
@@ -245,32 +248,34 @@ def _midpoint(slopes: Tensor) -> Tensor:
 
 def _power_grid(scores: Float[Tensor, "M N"], beta: float) -> Float[Tensor, "N"]:
     """`power_norm` down columns, through logarithms: several times faster than powers."""
-    logs = scores.clamp_min(1e-30).log()
-    top = logs.amax(dim=0)
     n = 1 + beta
-    total = logs.sub_(top).mul_(n).exp_().sum(dim=0)
-    value = (top + total.log() / n).exp()
-    return torch.where(top > math.log(2e-30), value, torch.zeros_like(value))
+    top = scores.amax(dim=0)
+    logs = scores.clamp_min_(1e-30).log2_()
+    peak = top.clamp_min(1e-30).log2()
+    # 2^-100 adds nothing to a sum of at least 1, and smaller floats (subnormal) are slow.
+    total = torch.add(-n * peak, logs, alpha=n).clamp_min_(-100).exp2_().sum(dim=0)
+    value = (peak + total.log2() / n).exp2()
+    return torch.where(top > 1e-30, value, torch.zeros_like(value))
 
 
 def _sparse_grid(scores: Float[Tensor, "M N"], beta: float) -> Float[Tensor, "N"]:
     """`sparse_conjugate` down columns, by Newton's method on the threshold instead of sorting.
 
-    `f(tau) = sum [z - tau]_+ - 1` is convex, decreasing and piecewise linear: Newton from the left
-    (tau = -1 with the largest z at 0) never overshoots and ends exactly, after few steps.
+    `f(tau) = sum [z - tau]_+ - 1` is convex, decreasing and piecewise linear, so Newton from the
+    left never overshoots and ends after few steps. The conjugate is the minimum over tau of
+    `tau + sum [z - tau]_+^2 / 2 + 1/2`, where an error of f enters squared: |f| <= 1e-3 will do.
     """
     top = scores.amax(dim=0)
     logits = scores.sub_(top).mul_(beta)
-    tau = torch.full_like(top, -1.0)
-    for _ in range(logits.shape[0]):
-        over = (logits - tau).clamp_min_(0)
+    tau = ((logits.sum(dim=0) - 1) / len(logits)).clamp_min_(-1)  # both are never above the root
+    over = (logits - tau).relu_()
+    for _ in range(len(logits)):
         excess = over.sum(dim=0) - 1
-        if float(excess.amax()) <= 1e-6:
+        if float(excess.amax()) <= 1e-3:
             break
-        tau = tau + excess / over.count_nonzero(dim=0)
-    over = (logits - tau).clamp_min_(0)
-    # sum (z^2 - tau^2) over the support = sum over * (over + 2 tau)
-    return top + ((over * (over + 2 * tau)).sum(dim=0) + 1) / (2 * beta)
+        tau = tau + excess / over.sign_().sum(dim=0)
+        over = torch.sub(logits, tau, out=over).relu_()
+    return top + (tau + (over.square_().sum(dim=0) + 1) / 2) / beta
 
 
 def energy_slice(
@@ -293,11 +298,11 @@ def energy_slice(
         potential = _lse_grid(along[:, 0], along[:, 1], level, xs, ys, beta)
     elif energy in ("polynomial", "sparse"):
         kernel = _power_grid if energy == "polynomial" else _sparse_grid
-        flat = torch.stack([xs.repeat(len(ys)), ys.repeat_interleave(len(xs))]).float()  # (2, N)
-        slopes, offset = along.float(), level.float()[:, None]
-        pieces = [
-            kernel(torch.addmm(offset, slopes, piece), beta) for piece in flat.split(_CHUNK, dim=1)
-        ]
+        across = along[:, 0, None, None] * xs  # (M, 1, G)
+        upward = (along[:, 1, None] * ys + level[:, None]).unsqueeze(-1)  # (M, H, 1)
+        across, upward = across.float(), upward.float()
+        rows = max(1, _CHUNK // len(xs))
+        pieces = [kernel((across + band).flatten(1), beta) for band in upward.split(rows, dim=1)]
         potential = torch.cat(pieces).to(Xi.dtype).reshape(len(ys), len(xs))
     else:  # an energy without a fast path yet: its own definition
         points = torch.cartesian_prod(ys, xs).flip(1)
@@ -336,44 +341,75 @@ def _merge(states: Float[Tensor, "N D"], radius: float) -> tuple[Int[Tensor, "N"
     return labels, torch.tensor(firsts, dtype=torch.long)
 
 
+def _polish(
+    Xi: Float[Tensor, "M D"], states: Float[Tensor, "P D"], beta: float, energy: str, rounds: int
+) -> tuple[Float[Tensor, "P D"], Bool[Tensor, "P"], Float[Tensor, "P"]]:
+    """Newton's method towards the stationary point next to each state.
+
+    A step is taken where the Hessian is positive definite and the gradient shrinks. Returns the
+    states, whether the last Hessian was positive definite, and the gradient norms.
+    """
+    slope = gradient(Xi, states, beta, energy)
+    definite = torch.ones(len(states), dtype=torch.bool)
+    for _ in range(rounds):
+        factor, failed = torch.linalg.cholesky_ex(hessian(Xi, states, beta, energy))
+        definite = failed == 0
+        step = torch.cholesky_solve(slope.unsqueeze(-1), factor).squeeze(-1)
+        trial = states - torch.where(definite.unsqueeze(-1), step, 0.0)
+        trial_slope = gradient(Xi, trial, beta, energy)
+        better = (trial_slope.norm(dim=1) < slope.norm(dim=1)).unsqueeze(-1)
+        states, slope = torch.where(better, trial, states), torch.where(better, trial_slope, slope)
+    return states, definite, slope.norm(dim=1)
+
+
 def stationary_points(
     Xi: Float[Tensor, "M D"],
     starts: Float[Tensor, "N D"],
     beta: float,
     energy: str = "lse_dot",
     plane: Plane | None = None,
-    max_steps: int = 200,
+    max_steps: int = 100,
 ) -> tuple[Stationary, Int[np.ndarray, "N"]]:
-    """Fixed points from many starts, merged, and which one each start ends in (-1: none in time).
+    """Fixed points from many starts, merged, and which one each start ends in (-1: not known).
 
     Retrieval in float32 finds basins; each distinct end is then polished by Newton's method in
-    float64. A point is called a minimum if the Cholesky factorisation of its Hessian exists.
+    float64. Where two minima are about to merge retrieval is slow, and Newton finishes what has
+    not arrived after `max_steps`, unless it would leave the neighbourhood: then the end is not
+    known. A point is a minimum if the Cholesky factorisation of its Hessian exists.
     """
     plane = plane or plane_through(Xi[:1].expand(3, -1))
     m = float(largest_norm(Xi)) or 1.0
     found = retrieve_batch(Xi.float(), starts.float(), beta, energy, max_steps=max_steps, tol=3e-6)
     states = found.weights.to(Xi.dtype) @ Xi
     basins = np.full(len(starts), -1)
-    ended = found.converged.nonzero().squeeze(1)
-    labels, firsts = _merge(states[ended], MERGE * m)
-    ends = states[ended][firsts]
 
-    curvature = hessian(Xi, ends, beta, energy)
-    factor, failed = torch.linalg.cholesky_ex(curvature)
-    definite = failed == 0
-    for _ in range(2):
-        slope = gradient(Xi, ends, beta, energy)
-        step = torch.cholesky_solve(slope.unsqueeze(-1), factor).squeeze(-1)
-        trial = torch.where(definite.unsqueeze(-1), ends - step, ends)
-        better = gradient(Xi, trial, beta, energy).norm(dim=1) < slope.norm(dim=1)
-        ends = torch.where(better.unsqueeze(-1), trial, ends)
+    arrived, late = (index.nonzero().squeeze(1) for index in (found.converged, ~found.converged))
+    groups, firsts = _merge(states[arrived], MERGE * m)
+    ends, definite, _ = _polish(Xi, states[arrived][firsts], beta, energy, rounds=2)
+    if len(late):
+        late_groups, late_firsts = _merge(states[late], 20 * MERGE * m)
+        late_firsts = late_firsts[:_LATE_GROUPS]
+        from_states = states[late][late_firsts]
+        polished, sure, slopes = _polish(Xi, from_states, beta, energy, rounds=8)
+        near = (polished - from_states).norm(dim=1) <= 0.25 * m
+        kept = (near & sure & (slopes <= 1e-8 * m)).nonzero().squeeze(1)
+        position = torch.full((len(late),), -1)  # of each late group among the kept, or -1
+        position[kept] = len(ends) + torch.arange(len(kept))
+        arrived, groups = torch.cat([arrived, late]), torch.cat([groups, position[late_groups]])
+        ends = torch.cat([ends, polished[kept]])
+        definite = torch.cat([definite, sure[kept]])
+    same, firsts = _merge(ends, MERGE * m)
+    ends, definite = ends[firsts], definite[firsts]
+    known = groups >= 0
+    arrived, labels = arrived[known], same[groups[known]]
 
     energies = energy_of(Xi, ends, beta, energy)
     order = energies.argsort()
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order))
-    basins[ended.numpy()] = rank[labels].numpy()
-    ends, weights = ends[order], found.weights[ended][firsts][order]
+    basins[arrived.numpy()] = rank[labels].numpy()
+    ends = ends[order]
+    weights = attention(Xi, ends, beta, energy)
     winners = weights.argmax(dim=1)
     codes, effective = classify(weights, winners, torch.ones_like(winners, dtype=torch.bool))
     counts = np.bincount(basins[basins >= 0], minlength=len(ends))
@@ -560,7 +596,7 @@ def landscape(settings: LandscapeSettings) -> Landscape:
 
     def side(memories: Tensor) -> Side:
         grid = energy_slice(memories, plane, xs, ys, beta, energy)
-        path = retrieve(memories, query, beta, energy, target)
+        path = retrieve(memories, query, beta, energy, target, MAX_STEPS)
         stationary, basins = stationary_points(memories, starts, beta, energy, plane)
         m = float(largest_norm(memories))
         ramsauer = float(ramsauer_bound(memories, query, beta, target)) if m_bounds else math.nan
