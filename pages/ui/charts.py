@@ -308,7 +308,8 @@ def regression_curves(
     highest: float,
     trained_to: int | None = None,
     outside: str = "",
-    read_at: int | None = None,
+    read_at: float | None = None,
+    symbol: str = "n",
     first: int = 0,
     height: int = 420,
     x: str = "n in-context examples",
@@ -321,7 +322,8 @@ def regression_curves(
         lowest, highest: ends of the measure's axis; a curve wholly below says so in the legend.
         trained_to: longest prompt of the training; what is longer is shaded.
         outside: words over the picture where all of it is outside the training law, else "".
-        read_at: length at which the page reads its numbers.
+        read_at: where the page reads its numbers, on the axis of `symbol`.
+        symbol: what the axis counts.
         first: number of the first curve's look among those that are no baseline.
     """
     log = measure == "mean squared error"
@@ -363,7 +365,7 @@ def regression_curves(
         notes.append(_note(f"k = {trained_to}", trained_to, "right", low=True))
     if read_at is not None:
         shapes.append(_upright(read_at, "dot"))
-        notes.append(_note(f"n = {read_at}", read_at, "left", low=True))
+        notes.append(_note(f"{symbol} = {read_at:g}", read_at, "left", low=True))
     span = [np.log10(lowest), np.log10(highest)] if log else [lowest, highest]
     return figure(
         *traces,
@@ -473,6 +475,7 @@ def regression_examples(
     look: OnePrompt,
     model: str,
     other: str | None,
+    called: str | None,
     attention: np.ndarray | None,
     heads: Sequence[str],
     own: np.ndarray | None,
@@ -499,9 +502,9 @@ def regression_examples(
     if other is not None:
         traces.append(
             _trace("scatter", 
-                x=number, y=look.harm[other], name=f"{other}, the same", mode="markers",
+                x=number, y=look.harm[other], name=f"the same for {called}", mode="markers",
                 marker={"symbol": "line-ew", "size": 8, "line": {"color": token("ink"), "width": 1.5}},
-                hovertemplate=other + ": %{y:+.4f}<extra></extra>",
+                hovertemplate=f"{called}: %{{y:+.4f}}<extra></extra>",
                 meta={"series": f"error added, {other}"},
             )
         )  # fmt: skip
