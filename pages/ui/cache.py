@@ -24,7 +24,10 @@ from pages.ui import uploads
 
 if TYPE_CHECKING:
     from core.landscape import Landscape
+    from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
+    from core.reshape import ReshapingStudy
+    from core.separation import ErrorStudy, PhaseMap
     from models.folder import Config
     from models.predictor import TransformerPredictor
 
@@ -50,6 +53,9 @@ def landscape(table: str | bytes | None, **settings: Any) -> Landscape:
 
 
 # ---- regression and checkpoints ----------------------------------------------------------------
+
+Band = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""A measure and the lower and upper end of its band."""
 
 ZOO: Path | None = None
 """Where the checkpoints lie; None is the zoo's own folder. Tests point it elsewhere."""
@@ -163,23 +169,31 @@ def _workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="predict")
 
 
+@dataclass(frozen=True)
+class Draw:
+    """Which prompts: `n_prompts` of the law, each with up to `n_examples` examples and then a query."""
+
+    law: PromptLaw
+    n_prompts: int
+    n_examples: int
+    seed: int
+
+
 @shared(8)
-def prompts(law: PromptLaw, n_prompts: int, n_points: int, seed: int) -> Prompts:
-    """`core.prompts.sample_prompts` with a generator of this seed."""
+def prompts(draw: Draw) -> Prompts:
+    """`core.prompts.sample_prompts` with a generator of the draw's seed."""
     import torch
 
     from core.prompts import sample_prompts
 
-    return sample_prompts(law, n_prompts, n_points, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(draw.seed)
+    return sample_prompts(draw.law, draw.n_prompts, draw.n_examples + 1, generator)
 
 
 def answers(
     who: str,
-    law: PromptLaw,
-    n_prompts: int,
-    n_points: int,
-    seed: int,
-    tick: Callable[[int], None] = lambda done: None,
+    draw: Draw,
+    tick: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """Predictions `(B, P)` of a checkpoint, or of `"baseline: NAME"`, for these prompts.
 
@@ -188,39 +202,173 @@ def answers(
     """
     baseline = who.removeprefix("baseline: ") if who.startswith("baseline: ") else None
     parts = []
-    for start in range(0, n_prompts, PIECE):
+    for start in range(0, draw.n_prompts, PIECE):
         if baseline is not None:
-            part = _baseline_piece(baseline, law, n_prompts, n_points, seed, start)
+            part = _baseline_piece(baseline, draw, start)
         else:
-            upload = uploads.current() if who == uploads.NAME else None
-            key = upload.key if upload else f"{zoo_folder()}/{who}"
-            part = _checkpoint_piece(key, law, n_prompts, n_points, seed, start, regressor(who))
+            part = _checkpoint_piece(_key(who), draw, start, regressor(who))
         parts.append(part)
-        tick(len(part))
+        if tick is not None:
+            tick(len(part))
     return np.concatenate(parts)
 
 
 @shared(256)
-def _baseline_piece(
-    name: str, law: PromptLaw, n_prompts: int, n_points: int, seed: int, start: int
-) -> np.ndarray:
+def _baseline_piece(name: str, draw: Draw, start: int) -> np.ndarray:
     from core.predictors import BASELINES
 
-    piece = prompts(law, n_prompts, n_points, seed).take(slice(start, start + PIECE))
-    return BASELINES[name](law)(piece).numpy()
+    piece = prompts(draw).take(slice(start, start + PIECE))
+    return BASELINES[name](draw.law)(piece).numpy()
 
 
 @shared(256)
 def _checkpoint_piece(
     key: str,
-    law: PromptLaw,
-    n_prompts: int,
-    n_points: int,
-    seed: int,
+    draw: Draw,
     start: int,
     _predictor: TransformerPredictor,
 ) -> np.ndarray:
-    piece = prompts(law, n_prompts, n_points, seed).take(slice(start, start + PIECE))
+    piece = prompts(draw).take(slice(start, start + PIECE))
     share = -(-piece.n_prompts // (os.cpu_count() or 1))
     shares = [piece.take(slice(i, i + share)) for i in range(0, piece.n_prompts, share)]
     return np.concatenate([p.numpy() for p in _workers().map(_predictor, shares)])
+
+
+def curve(
+    who: str,
+    draw: Draw,
+    measure: str,
+    tick: Callable[[int], None] | None = None,
+) -> Band:
+    """Error measure at n = 1, 2, ... with its 95 % band over prompts, each `(P - 1,)`."""
+    preds = answers(who, draw, tick)
+    return _curve(_key(who), draw, measure, preds)
+
+
+@shared(256)
+def _curve(
+    key: str,
+    draw: Draw,
+    measure: str,
+    _preds: np.ndarray,
+) -> Band:
+    y = prompts(draw).targets.numpy()
+    rng = np.random.default_rng(draw.seed)
+    w = rng.multinomial(draw.n_prompts, np.full(draw.n_prompts, 1 / draw.n_prompts), 400).astype(
+        float
+    )
+    w = np.concatenate([np.ones((1, draw.n_prompts)), w])
+    e2 = w @ (y - _preds) ** 2
+    tot = w @ y**2 - (w @ y) ** 2 / draw.n_prompts
+    v = e2 / draw.n_prompts if measure == "mean squared error" else 1 - e2 / tot
+    lo, hi = np.nanquantile(v[1:], [0.025, 0.975], axis=0)
+    return v[0, 1:], lo[1:], hi[1:]
+
+
+def ridge_is_least_squares(law: PromptLaw) -> bool:
+    """Whether labels have no noise, where the ridge at the true noise is least squares."""
+    from core.prompts import label_noise_variance
+
+    return label_noise_variance(law) == 0
+
+
+def label_scale(law: PromptLaw) -> float:
+    """`core.prompts.label_scale`."""
+    from core.prompts import label_scale
+
+    return label_scale(law)
+
+
+def torch_is_loaded() -> bool:
+    return "torch" in sys.modules
+
+
+@shared(64)
+def _one_prompt(
+    key: str,
+    draw: Draw,
+    prompt: int,
+    n: int,
+    beside: tuple[str, ...],
+    _predictor: TransformerPredictor,
+) -> OnePrompt:
+    from core.one_prompt import look_closely
+    from core.predictors import BASELINES
+
+    learners = {_predictor.name: _predictor} | {name: BASELINES[name](draw.law) for name in beside}
+    return look_closely(learners, prompts(draw), prompt, n)
+
+
+def one_prompt(
+    who: str,
+    draw: Draw,
+    prompt: int,
+    n: int,
+    beside: tuple[str, ...] = (),
+) -> OnePrompt:
+    """`core.one_prompt.look_closely` with the checkpoint `who` and baselines beside it."""
+    return _one_prompt(_key(who), draw, prompt, n, beside, regressor(who))
+
+
+def attention(who: str, draw: Draw, prompt: int, n: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weights `(L, H, n, 2)` to the two tokens of each example and `(L, H)` to the query itself, or None
+    for a checkpoint without layers."""
+    return _attention(_key(who), draw, prompt, n, regressor(who))
+
+
+@shared(64)
+def _attention(
+    key: str,
+    draw: Draw,
+    prompt: int,
+    n: int,
+    _predictor: TransformerPredictor,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    from models.gpt2_regressor import GPT2Regressor
+    from models.predictor import attention
+
+    if not isinstance(_predictor.model, GPT2Regressor):
+        return None
+    drawn = prompts(draw)
+    with _GATE:
+        seen = attention(_predictor.model, drawn, prompt, n)
+    return seen.weights.numpy(), seen.itself.numpy()
+
+
+def _key(who: str) -> str:
+    """Who answers, in the key of a cache: an upload is known by its sums, not by its name."""
+    upload = uploads.current() if who == uploads.NAME else None
+    return upload.key if upload else f"{zoo_folder()}/{who}"
+
+
+# ---- retrieval error -----------------------------------------------------------------------------
+
+PHASE_DRAWS = 40  # a cell; 441 cells
+
+
+@shared(48)
+def error_sweep(vary: str, values: tuple[float, ...], **settings: Any) -> ErrorStudy:
+    """`core.separation.error_study`. Leave the setting that varies out: the study is then the same, and
+    found again, wherever its control stands."""
+    from core.separation import StudySettings, error_study
+
+    return error_study(StudySettings(**settings), vary, values)
+
+
+@shared(48)
+def phase_map(
+    betas: tuple[float, ...], noises: tuple[float, ...], draws: int, **settings: Any
+) -> PhaseMap:
+    """`core.separation.phase_map`; it does not depend on beta and noise of the settings."""
+    from core.separation import StudySettings, phase_map
+
+    return phase_map(StudySettings(**settings), betas, noises, draws)
+
+
+@shared(48)
+def reshaping_study(**settings: Any) -> ReshapingStudy:
+    """`core.reshape.reshaping_study`."""
+    from core.reshape import reshaping_study
+    from core.separation import StudySettings
+
+    return reshaping_study(StudySettings(**settings))
