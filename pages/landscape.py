@@ -1,4 +1,4 @@
-"""Landscape: the energy under a query, before and after in-context examples reshape the memories."""
+"""Landscape: the energy under a query, before and after in-context examples reshape memories."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pages.ui.chart_view import Frames
 
 if TYPE_CHECKING:
     from core.landscape import Landscape, Side
+    from core.reshape import MapDiagnostics
 
 PAGE = "landscape"
 
@@ -33,7 +34,7 @@ LAYOUT = {
 }
 PLANE = {"through the query": "query", "principal components": "pca"}
 TABLE = "your table"
-FRAMES = 48  # a longer path is played in this many frames, early steps first
+FRAMES = 48  # a longer path is played in this many frames, its early steps all
 BARS = 48  # attention is drawn for at most this many memories
 
 
@@ -60,35 +61,108 @@ class Settings:
     tolerance: float
 
 
-SCENARIOS: tuple[controls.Scenario, ...] = ()
+SCENARIOS = (
+    controls.Scenario(
+        name="context",
+        label="Context moves the minimum",
+        values={},
+        claim="Two examples pull their two memories onto themselves, exactly, and the same linear map "
+        "drags the other four along: the query ends more than 0.2 from where it ended before.",
+    ),
+    controls.Scenario(
+        name="overfull",
+        label="More examples than the rank",
+        values={"examples": 12, "shift": 1.0},
+        claim="Twelve examples in two dimensions: no linear map can follow them all. The best one "
+        "misses them by more than half of their size, and the query ends at the wrong memory.",
+    ),
+    controls.Scenario(
+        name="falls",
+        label="Δ falls",
+        values={
+            "layout": "random", "memories": 6, "dimension": 8, "examples": 6, "shift": 0.0,
+            "lemma": True, "noise": 0.5, "seed": 39,
+        },
+        claim="Lemma 2.2 exactly: only the most similar memory moves, onto the query. The margin "
+        "rises by |x|² − x·ξ, as it must; Δ falls by more than 0.2.",
+    ),
+    controls.Scenario(
+        name="mixture",
+        label="A mixture",
+        values={
+            "layout": "clustered", "memories": 9, "dimension": 16, "examples": 9, "beta": 10.0,
+            "plane": "principal components",
+        },
+        claim="Three memories of one cluster share one well: before the context the query ends "
+        "between the three, at none of them.",
+    ),
+    controls.Scenario(
+        name="sharp",
+        label="Sharp β",
+        values={"beta": 200.0},
+        claim="At β = 200 each memory has its own well with a flat wall between: one step retrieves "
+        "memory 0 with an error below 1e-9.",
+    ),
+    controls.Scenario(
+        name="slice",
+        label="A slice of 32 dimensions",
+        values={"layout": "random", "memories": 12, "dimension": 32, "examples": 12},
+        claim="The picture is a plane in 32 dimensions. After reshaping, the lowest minimum of the "
+        "space lies 0.5 off it and deeper than anything on it.",
+    ),
+)  # fmt: skip
+
+SYMBOLS = {
+    r"x": "the query, and the state it becomes",
+    r"\xi_\mu": "memory number μ, counted from 0; M of them in D dimensions, m their largest norm",
+    r"\beta": "inverse temperature: how sharply attention picks one memory",
+    r"n": "degree of the polynomial energy",
+    r"K": "keys of the t in-context examples, as columns",
+    r"\tilde K": "their ghosts: the memories the examples are paired with",
+    r"W_1": "the linear map that best sends ghosts to examples; ⁺ is the pseudo-inverse",
+    r"s": "strength of reshaping, from 0 to 1",
+    r"\Delta_\mu": "separation of memory μ: ξ_μ·ξ_μ minus its largest product with another memory",
+    r"S_\mu(x)": "margin of the query: x·ξ_μ minus its largest product with another memory",
+}
+
+REFUTED = r"""
+- An exact map that misses: $t$ independent ghosts, no ridge, and a residual of $W_1$ above
+  $10^{-10}$.
+- An energy that rises along the query's path, at any step, in any family.
+- The log-sum-exp energy, and an error $|T(x)-\xi_\mu|$ above bound (a), or above bound (b).
+- *The query is an example* with the other examples at distance 0, $s = 1$, and a margin that
+  changes by anything but $|x|^2 - x\cdot\xi_\mu$ *(ours)*.
+
+What the page does refute: that reshaping always raises the separation $\Delta_\mu$, as CAMR's
+Lemma 2.2 can be read. The scenario *Δ falls* is one of many draws in which it does not.
+"""
 
 
 def engine(s: Settings) -> dict[str, Any]:
     """The keywords of `core.landscape.LandscapeSettings` these settings stand for."""
-    own = s.layout == TABLE
+    drawn = {"layout": LAYOUT.get(s.layout), "memories": s.memories, "dimension": s.dimension}
     return {
         "energy": ENERGY[s.family],
         "beta": s.beta,
-        **({} if own else {"dimension": s.dimension, "memories": s.memories}),
+        **({} if s.layout == TABLE else drawn),
         "examples": s.examples,
-        **({} if own else {"layout": LAYOUT[s.layout]}),
+        "shift": s.shift,
+        "query_as_example": s.lemma,
         "strength": s.strength,
         "ridge": s.ridge,
         "tolerance": s.tolerance,
         "noise": s.noise,
-        "shift": s.shift,
-        "query_as_example": s.lemma,
-        "seed": s.seed,
-        "plane": PLANE[s.plane],
         "query_at": (s.x, s.y) if s.query == "placed" else None,
+        "plane": PLANE[s.plane],
+        "seed": s.seed,
     }
 
 
 def compute(s: Settings) -> Landscape:
     if s.layout == TABLE and s.table == controls.ELSEWHERE:
         raise ValueError(
-            "This picture was made from an uploaded file, which a link cannot carry. Upload the same "
-            "file again, or paste a table."
+            "This picture was made from an uploaded file, and a link cannot carry that. Upload "
+            "the file here, or paste a table."
         )
     return cache.landscape(s.table if s.layout == TABLE else None, **engine(s))
 
@@ -101,26 +175,23 @@ def equation(values: Mapping[str, Any]) -> str:
     )
 
 
-SYMBOLS = {
-    r"x": "the query, and the state it becomes",
-    r"\xi_\mu": "memory number μ, counted from 0; M of them in D dimensions; m is the largest norm",
-    r"\beta": "inverse temperature: how sharply attention picks one memory",
-    r"n": "degree of the polynomial energy",
-    r"K": "the keys of the t in-context examples, as columns",
-    r"\tilde K": "their ghosts: the memories the examples are paired with",
-    r"W_1": "the linear map that best sends ghosts to examples; ⁺ is the pseudo-inverse",
-    r"s": "strength of reshaping, 0 to 1",
-    r"\Delta_\mu": "separation of memory μ: ξ_μ·ξ_μ minus its largest overlap with another memory",
-}
-
-
 def clicked(point: dict[str, Any]) -> None:
     """The query goes where the mouse was."""
-    if point.get("x") is None or point.get("y") is None:
-        return
-    panel.set_values(
-        PAGE, {"query": "placed", "x": round(point["x"], 4), "y": round(point["y"], 4)}
-    )
+    if isinstance(point.get("x"), float | int) and isinstance(point.get("y"), float | int):
+        at = {key: float(f"{point[key]:.5g}") for key in ("x", "y")}
+        panel.set_values(PAGE, {"query": "placed", **at})
+
+
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+def units(r: Landscape) -> tuple[str, str]:
+    """What the axes of the plane are."""
+    return {
+        "identity": ("x₁", "x₂"),
+        "query": ("from the query to memory 0", "towards the rival"),
+        "pca": ("1st principal component", "2nd principal component"),
+    }[r.plane.kind]
 
 
 def steps(r: Landscape) -> np.ndarray:
@@ -138,71 +209,185 @@ def shown_memories(r: Landscape) -> np.ndarray:
 
 
 def frames(fig: Any, r: Landscape, shown: np.ndarray) -> Frames:
-    """What each step changes in `fig`: its traces are told apart by `uid`."""
+    """What each step changes in `fig`, whose moving traces are known by their `uid`."""
     number = {t["uid"]: i for i, t in enumerate(charts.raw(fig)[0]) if "uid" in t}
-    data, labels = [], []
-    for k in steps(r):
+    played = steps(r)
+    data: list[dict[int, dict[str, Any]]] = []
+    for k in played:
         changes: dict[int, dict[str, Any]] = {}
-        for which in ("before", "after"):
-            side = getattr(r, which)
+        for which, side in (("before", r.before), ("after", r.after)):
             at = min(int(k), len(side.path) - 1)
+            now, until = slice(at, at + 1), slice(at + 1)
             moved = {
-                "path": {"x": side.path[: at + 1, 0], "y": side.path[: at + 1, 1]},
-                "state": {"x": side.path[at : at + 1, 0], "y": side.path[at : at + 1, 1]},
-                "energy": {"x": np.array([at]), "y": side.path_energies[at : at + 1]},
+                "path": {"x": side.path[until, 0], "y": side.path[until, 1]},
+                "state": {"x": side.path[now, 0], "y": side.path[now, 1]},
+                "energy": {"x": np.array([at]), "y": side.path_energies[now]},
                 "weights": {"y": side.weights[at, shown]},
             }
             for what, change in moved.items():
                 if (trace := number.get(f"{what}-{which}")) is not None:
                     changes[trace] = change
         data.append(changes)
-        labels.append(f"step {k} of {steps(r)[-1]}")
-    return Frames(data=data, labels=labels, group="retrieval")
+    return Frames(data=data, labels=[f"step {k} of {played[-1]}" for k in played], group=PAGE)
 
 
-def units(r: Landscape) -> tuple[str, str]:
-    """What the axes of the plane are."""
-    return {
-        "identity": ("x₁", "x₂"),
-        "query": ("from the query to memory 0", "at a right angle, towards the rival"),
-        "pca": ("first principal component", "second principal component"),
-    }[r.plane.kind]
+def draw(page: frame.Page[Settings], r: Landscape) -> None:
+    s, shown = page.settings, shown_memories(r)
+    what = (
+        f"{len(r.before.memories)} memories and {len(r.examples)} examples; the query ends as "
+        f"{r.before.outcome} before and as {r.after.outcome} after reshaping"
+    )
+    beside = None  # where the small charts go: below, unless there is room at the side
+    if s.view == "before | after":
+        fig = charts.landscape_pair(r, units(r))
+        alt = f"Energy on the plane before and after reshaping: {what}."
+        page.chart(fig, "before-after", alt, frames=frames(fig, r, shown), on_click=clicked)
+    else:
+        with page.stage:
+            at, beside = st.columns([0.57, 0.43])
+        if s.view.startswith("3-D"):
+            side = s.view.removeprefix("3-D ")
+            fig = charts.landscape_surface(r, side, units(r))
+            alt = f"Energy as height over the plane, {side} reshaping: {what}."
+            page.chart(fig, "surface", alt, on_click=clicked, into=at)
+        else:
+            fig = charts.landscape_plane(r, s.view, units(r))
+            alt = f"Energy on the plane, {s.view}: {what}."
+            moving = frames(fig, r, shown)
+            page.chart(fig, s.view, alt, frames=moving, on_click=clicked, into=at)
+    trace = charts.landscape_retrieval(r, shown)
+    alt = f"Energy of the state at each step, and attention over the memories: {what}."
+    page.chart(trace, "retrieval", alt, frames=frames(trace, r, shown), into=beside)
 
 
 # ---- words and numbers ---------------------------------------------------------------------------
 
 
-def ended(side: Side) -> str:
-    n = len(side.path) - 1
-    return f"{side.outcome} <small>in {n} step{'' if n == 1 else 's'}</small>"
+def number(value: float) -> str:
+    """Four decimals, or powers of ten where those would say nothing."""
+    if not math.isfinite(value):
+        return "not finite" if math.isnan(value) else "∞"
+    size = abs(value)
+    return f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e5 else f"{value:.2e}"
 
 
-def moved(r: Landscape) -> float:
-    """How far reshaping moves the lowest minimum of the space, in R^D."""
-    before, after = r.before.stationary.states, r.after.stationary.states
-    return float(np.linalg.norm(after[0] - before[0])) if len(before) and len(after) else math.nan
+def end(side: Side) -> np.ndarray:
+    """Where the query ends, in R^D."""
+    return side.weights[-1] @ side.memories
+
+
+def moves(r: Landscape) -> float:
+    """How far reshaping moves the point where the query ends, in R^D."""
+    return float(np.linalg.norm(end(r.after) - end(r.before)))
 
 
 def look(r: Landscape) -> str:
-    before, after, mu = r.before, r.after, r.target
-    keys = r.reshaping.keys
-    delta = (before.delta[mu], after.delta[mu])
-    fit = (
-        f"W₁ sends all {keys.rows} ghosts exactly to their examples"
-        if keys.exact
-        else f"W₁ misses the examples by **{keys.residual:.1%}**"
-    )
+    before, after, mu, keys = r.before, r.after, r.target, r.reshaping.keys
+    falls = after.delta[mu] < before.delta[mu]
+    follows = "follows all examples" if keys.exact else f"misses them by **{keys.residual:.1%}**"
     return (
-        f"The query ends as **{before.outcome}** before the context and as **{after.outcome}** after. "
-        f"The lowest minimum of the space moves by **{moved(r):.4f}**. Δ of memory {mu} "
-        f"{'falls' if delta[1] < delta[0] else 'rises'} from **{delta[0]:.4f}** to "
-        f"**{delta[1]:.4f}**, the margin goes from **{before.margin:.4f}** to "
-        f"**{after.margin:.4f}**. {fit}."
+        f"The query ends as **{before.outcome}** before the context and as **{after.outcome}** "
+        f"after, **{number(moves(r))}** away. Δ of memory {mu} {'falls' if falls else 'rises'} from "
+        f"**{number(before.delta[mu])}** to **{number(after.delta[mu])}**, the query's margin goes "
+        f"from **{number(before.margin)}** to **{number(after.margin)}**. W₁ {follows}."
+    )
+
+
+def notes(s: Settings, r: Landscape) -> str:
+    """Why W1 fits or not, and what in these settings has no effect."""
+    t, M = len(r.examples), len(r.before.memories)
+    said = [r.reshaping.keys.reason]
+    if t > M:
+        said.append(f"With t = {t} examples on M = {M} memories, a memory is the ghost of several.")
+    if s.strength < 1:
+        said.append(f"At s = {s.strength:g} the memories have not moved all the way.")
+    if r.plane.kind == "identity" and s.plane == "principal components":
+        said.append("In 2 dimensions there is only one plane, so the choice of it does nothing.")
+    if not (r.before.converged and r.after.converged):
+        said.append((r.after if r.before.converged else r.before).message)
+    return " ".join(said)
+
+
+def sides(r: Landscape) -> list[tuple[str, ...]]:
+    """Rows of the table before | after."""
+    mu, both = r.target, (r.before, r.after)
+
+    def row(name: str, of: Any) -> tuple[str, ...]:
+        return (name, *(of(side) for side in both))
+
+    def bound(side: Side, value: float, vacuous: bool) -> str:
+        if not side.bounds_apply:
+            return "<small>for log-sum-exp only</small>"
+        return number(value) + (" <small>vacuous, above 2m</small>" if vacuous else "")
+
+    return [
+        row("Query ends as", lambda e: f"{e.outcome} <small>in {len(e.path) - 1} steps</small>"),
+        row("Energy where it ends", lambda e: number(e.path_energies[-1])),
+        row(f"Separation Δ of memory {mu}", lambda e: number(e.delta[mu])),
+        row("Margin S of the query", lambda e: number(e.margin)),
+        row("Error |T(x) − ξ|", lambda e: number(e.error)),
+        row(
+            "Bound (a) 2m(M−1) exp(−βS)",
+            lambda e: bound(e, e.bound_margin, e.bound_margin > 2 * e.largest_norm),
+        ),
+        row("Bound (b) Ramsauer, Thm 5", lambda e: bound(e, e.bound_ramsauer, e.vacuous)),
+        row("Lowest on the slice, E", lambda e: number(e.slice_energy)),
+        row(
+            "Lowest in space, E",
+            lambda e: f"{number(e.space_energy)} <small>{number(e.space_off_plane)} off</small>",
+        ),
+        row("Memories off the plane, mean", lambda e: number(float(e.off_plane.mean()))),
+    ]
+
+
+def fit(r: Landscape) -> list[tuple[str, ...]]:
+    """Rows of the table of W1 and W2."""
+    both = (r.reshaping.keys, r.reshaping.values)
+
+    def row(name: str, of: Any) -> tuple[str, ...]:
+        return (name, *(of(d) for d in both))
+
+    def of_rank(d: MapDiagnostics) -> str:
+        return f"{d.rank} <small>of t = {d.rows}, D = {d.columns}</small>"
+
+    return [
+        row("Rank of the ghosts", of_rank),
+        row("Condition number", lambda d: number(d.condition)),
+        row("Residual |W K̃ − K| / |K|", lambda d: number(d.residual)),
+        row("the same if unrelated, √(1 − rank/t)", lambda d: number(d.expected_residual)),
+    ]
+
+
+def off_plane(r: Landscape) -> str:
+    return (
+        f"Off the plane: the query {number(r.query_off_plane)}, the examples "
+        f"{number(float(r.example_off_plane.mean()))} on average. Fainter marks lie farther off. "
+        f"Were memory {r.target} alone moved onto the query, its margin would change by "
+        f"|x|² − x·ξ = {number(r.margin_gain_predicted)} *(ours)*."
     )
 
 
 def snippet(s: Settings) -> str:
-    return ""
+    own = s.layout == TABLE
+    arguments = "".join(f"    {k}={v!r},\n" for k, v in engine(s).items())
+    if own:
+        arguments += f"    patterns=as_rows(parse_table({s.table!r})),\n"
+    return (
+        "import numpy as np\n\n"
+        "from core.landscape import LandscapeSettings, landscape\n"
+        + ("from core.tables import as_rows, parse_table\n" if own else "")
+        + f"\nr = landscape(LandscapeSettings(\n{arguments}))\n"
+        + """mu, keys = r.target, r.reshaping.keys
+for name, side in (("before", r.before), ("after", r.after)):
+    print(f"{name}: {side.outcome} in {len(side.path) - 1} steps")
+    print(f"  Delta of memory {mu} {side.delta[mu]:.4f}, margin {side.margin:.4f}, "
+          f"error {side.error:.4g}")
+    print(f"  lowest on the slice {side.slice_energy:.4f}, in space {side.space_energy:.4f}")
+end = [side.weights[-1] @ side.memories for side in (r.before, r.after)]
+print(f"the query's end moves by {np.linalg.norm(end[1] - end[0]):.4f}")
+print(f"W1: rank {keys.rank}, residual {keys.residual:.4g}. {keys.reason}")
+"""
+    )
 
 
 def render() -> None:
@@ -210,31 +395,25 @@ def render() -> None:
         PAGE,
         Settings,
         SCENARIOS,
-        lead="Every prompt is a query that rolls downhill among stored memories. In-context examples "
-        "move the memories, and the hills with them. Click the picture to place the query.",
+        lead="A query rolls downhill among stored memories. In-context examples move the memories, "
+        "and the hills with them. Click the picture to place the query.",
         equation=equation,
         symbols=SYMBOLS,
     )
-    r = page.compute(compute, lambda r: {"energy E": [r.before.energy, r.after.energy]})
+    r = page.compute(compute, lambda r: {"the energy E": [r.before.energy, r.after.energy]})
     s = page.settings
-    shown = shown_memories(r)
-    trace = charts.landscape_retrieval(r, shown)
-
-    if s.view == "before | after":
-        fig = charts.landscape_pair(r, units(r))
-        page.chart(fig, "pair", "pair", frames=frames(fig, r, shown), on_click=clicked)
-        page.chart(trace, "retrieval", "trace", frames=frames(trace, r, shown))
-    else:
-        with page.stage:
-            left, right = st.columns([0.58, 0.42])
-        if s.view.startswith("3-D"):
-            fig = charts.landscape_surface(r, s.view.split()[1], units(r))
-            page.chart(fig, "surface", "surface", into=left)
-        else:
-            fig = charts.landscape_plane(r, s.view, units(r))
-            page.chart(
-                fig, s.view, "plane", frames=frames(fig, r, shown), on_click=clicked, into=left
-            )
-        page.chart(trace, "retrieval", "trace", frames=frames(trace, r, shown), into=right)
+    draw(page, r)
     page.look_for(look(r))
+    with page.stage:
+        st.caption(notes(s, r))
+        left, right = st.columns([0.55, 0.45], gap="large")
+    page.facts(("before", "after"), sides(r), "The query and its memories", into=left)
+    page.facts(("keys W₁", "values W₂"), fit(r), "The map from ghosts to examples", into=right)
+    with right:
+        st.caption(off_plane(r))
+    with page.stage, st.expander("What reshaping means here"):
+        from core.landscape import SEMANTICS
+
+        st.markdown(SEMANTICS.replace("(ours)", "*(ours)*"))
+    page.refuted_by(REFUTED)
     page.finish(snippet(s))

@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 if TYPE_CHECKING:
     from core.landscape import Landscape
     from core.one_prompt import OnePrompt
+    from core.separation import ErrorStudy, PhaseMap
 
 # Okabe and Ito's hues, which stay apart under every common colour blindness, moved in lightness until each
 # has at least 3:1 against its background.
@@ -474,8 +475,8 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
 def regression_examples(
     look: OnePrompt,
     model: str,
-    other: str | None,
     called: str | None,
+    other: str | None,
     attention: np.ndarray | None,
     heads: Sequence[str],
     own: np.ndarray | None,
@@ -658,7 +659,7 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
         yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, **plain},
         legend=_BELOW,
-        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        margin={"l": 12, "r": 12, "t": 30, "b": 76},
         annotations=[
             _heading("Before: the pretrained memories", "x", "y"),
             _heading(_after(r), "x2", "y2"),
@@ -695,7 +696,7 @@ def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> go.Figur
         xaxis={"title": {"text": units[0]}, **plain},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
         legend=_BELOW,
-        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        margin={"l": 12, "r": 12, "t": 30, "b": 76},
         annotations=[_heading(title, "x", "y")],
     )
 
@@ -759,8 +760,14 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
 
     edge = {"color": _NIGHT, "width": 1}
     off_plane = "<br>%{customdata:.3f} off the plane<extra></extra>"
-    thin = {"size": 12, "color": _WHITE, "line": {"color": _WHITE, "width": 2}, "opacity": 1}
+    ring = {"color": _WHITE, "line": {"width": 1.8, "color": _WHITE}, "opacity": 1}
     traces = [
+        mark(
+            r.example_points, r.example_off_plane, "examples",
+            {"size": 15 if few else 8, "symbol": "square", "color": _EXAMPLE, "line": edge},
+            text=[f"{j}, of memory {p}" for j, p in enumerate(r.pairs)],
+            hovertemplate="example %{text}" + off_plane,
+        ),
         mark(
             side.points, side.off_plane, "memories",
             {"size": 17 if few else 8, "color": _WHITE, "line": edge},
@@ -769,50 +776,51 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
             textfont={"color": _NIGHT, "size": 11}, hovertemplate="memory %{text}" + off_plane,
         ),
         mark(
-            r.example_points, r.example_off_plane, "examples",
-            {"size": 10, "symbol": "square", "color": _EXAMPLE, "line": edge},
-            text=[f"{j}, of memory {p}" for j, p in enumerate(r.pairs)],
-            hovertemplate="example %{text}" + off_plane,
+            side.slice_minimum[None], np.zeros(1), "lowest on the slice",
+            ring | {"symbol": "square-open", "size": 24},
+            hovertemplate="lowest point of the slice<br>%{x:.3f}, %{y:.3f}<extra></extra>",
         ),
         mark(
-            side.path, side.path_off_plane, "query", {
-                "size": 6, "color": _QUERY, "line": {"color": _WHITE, "width": 1}, "opacity": 1,
-            },
+            side.space_minimum[None], np.array([side.space_off_plane]), "lowest in space",
+            ring | {"symbol": "diamond-open", "size": 27},
+            hovertemplate="lowest minimum of the space" + off_plane,
+        ),
+        mark(
+            side.path, side.path_off_plane, "query",
+            {"size": 7, "color": _QUERY, "line": {"color": _WHITE, "width": 1}, "opacity": 1},
             uid=f"path-{which}", mode="lines+markers", line={"color": _QUERY, "width": 3},
             hovertemplate="query on its way" + off_plane,
         ),
         mark(
             side.path[-1:], side.path_off_plane[-1:], "state",
-            {"size": 16, "symbol": "star", "color": _QUERY, "opacity": 1,
-             "line": {"color": _WHITE, "width": 1.2}},
+            {"size": 21, "symbol": "circle-open", "color": _QUERY, "opacity": 1,
+             "line": {"color": _QUERY, "width": 3.5}},
             uid=f"state-{which}", legendgroup="query", showlegend=False,
             hovertemplate="state of the query" + off_plane,
         ),
-        mark(
-            side.slice_minimum[None], np.zeros(1), "lowest on the slice",
-            thin | {"symbol": "cross-thin"},
-            hovertemplate="lowest point of the slice<br>%{x:.3f}, %{y:.3f}<extra></extra>",
-        ),
-        mark(
-            side.space_minimum[None], np.array([side.space_off_plane]), "lowest in space",
-            thin | {"symbol": "x-thin"}, hovertemplate="lowest minimum of the space" + off_plane,
-        ),
     ]  # fmt: skip
-    if which == "after" and few:
-        traces.insert(0, _arrows(r.before.points, side.points, "moved by W₁", at))
+    if few:
+        arrows = (
+            _arrows(r.before.points, side.points, "moved by W₁", _WHITE, at)
+            if which == "after"
+            else _arrows(r.before.points[r.pairs], r.example_points, "its example", _EXAMPLE, at)
+        )
+        traces.insert(0, arrows)
     return traces
 
 
-def _arrows(start: np.ndarray, end: np.ndarray, name: str, at: Mapping[str, Any]) -> dict:
-    """Thin arrows from point to point, as one trace."""
+def _arrows(
+    start: np.ndarray, end: np.ndarray, name: str, colour: str, at: Mapping[str, Any]
+) -> dict:
+    """Thin arrows from point to point, as one trace; the tips stop short of the marks there."""
     gap = np.full(len(start), np.nan)
     x, y = (np.stack([start[:, i], end[:, i], gap], axis=1).ravel() for i in (0, 1))
-    faint = "rgba(255,255,255,0.75)"
+    tip = np.tile([0.0, 1.0, 0.0], len(start))
     return {
-        "type": "scatter", "x": x, "y": y, "name": name, "mode": "lines+markers",
-        "line": {"color": faint, "width": 1.2}, "hoverinfo": "skip",
-        "marker": {"symbol": "arrow", "angleref": "previous", "color": faint, "opacity": 1,
-                   "size": np.tile([0, 9, 0], len(start))},
+        "type": "scatter", "x": x, "y": y, "name": name, "mode": "lines+markers", "opacity": 0.85,
+        "line": {"color": colour, "width": 1.4}, "hoverinfo": "skip",
+        "marker": {"symbol": "arrow", "angleref": "previous", "color": colour, "opacity": 1,
+                   "size": 10 * tip, "standoff": 9 * tip},
         **at, "showlegend": False,
     }  # fmt: skip
 
@@ -921,3 +929,256 @@ def landscape_retrieval(r: Landscape, shown: np.ndarray) -> go.Figure:
             }
         },
     )
+
+
+# ---- retrieval error -----------------------------------------------------------------------------
+
+CLOUD = 60  # draws a value of the axis has in the cloud; the bands are of all draws
+_TALLEST = 2.3  # decades: where the axis of the errors ends above
+
+
+def _edge(values: np.ndarray) -> np.ndarray:
+    """Inside what a logarithmic axis can show: neither 0 nor infinite."""
+    return np.clip(values, np.finfo(float).tiny, 1e300)
+
+
+def retrieval_error(
+    sweep: ErrorStudy, *, axis: str, here: float, log: bool, words: str = ""
+) -> go.Figure:
+    """Error of every draw with quantile bands, under both bounds, along one setting.
+
+    Args:
+        axis: title of the x axis.
+        here: value of that setting which the controls have.
+        log: whether the x axis is logarithmic.
+        words: why no bound is drawn; "" if they are.
+    """
+    x, q = sweep.values, sweep.error_quantiles
+    many = min(CLOUD, sweep.error.shape[1])
+    cloud = sweep.error[:, :many]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter", "mode": "markers", "name": f"error of {many} draws",
+            "x": np.repeat(x, many), "y": cloud.ravel(), "hoverinfo": "skip",
+            "marker": {"color": token("blue"), "size": 4, "opacity": 0.28},
+        },
+    ]  # fmt: skip
+    for name, (low, high) in {"5 to 95 %": (0, 4), "25 to 75 %": (1, 3)}.items():
+        traces.append(
+            band(x, _edge(q[:, low]), _edge(q[:, high]), hue="blue", group=f"error, {name}")
+        )
+    bounds = {
+        "(a) margin bound": (sweep.bound_margin_quantiles, 1),
+        "(b) Ramsauer Thm 5": (sweep.bound_ramsauer_quantiles, 2),
+    }
+    for name, (quantiles, i) in {} if words else bounds.items():
+        low, high = _edge(quantiles[:, 1]), _edge(quantiles[:, 3])
+        traces.append(band(x, low, high, hue=HUES[i], group=f"{name}, 25 to 75 %"))
+    at = "%{x:.3g}"
+    traces.append(
+        line(x, q[:, 2], "error, median", 0, hovertemplate=f"median error %{{y:.3g}} at {at}",
+             line={"width": 2.8})
+    )  # fmt: skip
+    for name, (quantiles, i) in {} if words else bounds.items():
+        traces.append(
+            line(x, _edge(quantiles[:, 2]), f"{name}, median", i,
+                 hovertemplate=f"{name}: median %{{y:.3g}} at {at}")
+        )  # fmt: skip
+
+    shapes, notes = [_here(here)], []
+    two_m = float(sweep.two_m.max())
+    if words:
+        notes.append(_words(words, {"y": 1, "yanchor": "top"}))
+    else:
+        # Painted over the bounds, so that a bound is grey wherever it says nothing.
+        shapes.append(
+            {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": two_m, "y1": 10**_TALLEST,
+             "fillcolor": token("missing"), "opacity": 0.8, "line": {"width": 0}, "layer": "above"}
+        )  # fmt: skip
+        text = f"vacuous: above 2m = {two_m:g}, which no error can exceed, a bound says nothing"
+        notes.append(_words(text, {"y": _TALLEST, "yref": "y", "yanchor": "top"}))
+    return figure(
+        *traces, x=axis, y="|T(x) − ξ<sub>μ</sub>|", height=400, shapes=shapes, annotations=notes,
+        margin={"t": 12}, xaxis=_log() if log else {},
+        yaxis={**_log(), "range": [_lowest(q[:, 0]), _TALLEST], "exponentformat": "power"},
+        legend={"traceorder": "normal"},
+    )  # fmt: skip
+
+
+def retrieval_shares(
+    sweep: ErrorStudy, *, axis: str, here: float, log: bool, bounds: bool
+) -> go.Figure:
+    """In how many draws retrieval works, memories are far apart, and a bound says something."""
+    shares = {"nearest memory is the right one": (sweep.retrieved, 0)}
+    if bounds:
+        shares |= {
+            "(a) says something": (1 - sweep.vacuous_margin, 1),
+            "(b) says something": (1 - sweep.vacuous_ramsauer, 2),
+            "well separated": (sweep.well_separated, 3),
+        }
+    return figure(
+        *(
+            line(sweep.values, 100 * share, name, i, mode="lines+markers", marker={"size": 6},
+                 hovertemplate=f"{name}: %{{y:.4g}} % of draws at %{{x:.3g}}")
+            for name, (share, i) in shares.items()
+        ),
+        x=axis, y="% of draws", height=250, margin={"t": 12}, shapes=[_here(here)],
+        xaxis=_log() if log else {}, yaxis={"range": [-4, 104], "dtick": 25},
+    )  # fmt: skip
+
+
+def _log() -> dict[str, Any]:
+    return {"type": "log", "dtick": 1}
+
+
+def _lowest(values: np.ndarray) -> float:
+    """Decade at which an axis of errors starts: the smallest worth seeing, never below 1e-8."""
+    some = values[values > 0]
+    least = np.log10(some.min()) if len(some) else -8.0
+    return float(np.clip(np.floor(least), -8, -2))
+
+
+def _here(x: float) -> dict[str, Any]:
+    """The upright line where the controls stand."""
+    return {
+        "type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1,
+        "line": {"color": token("ink"), "width": 1.2, "dash": "dot"},
+    }  # fmt: skip
+
+
+def _words(text: str, at: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "text": text, "showarrow": False, "xref": "paper", "x": 0.006, "xanchor": "left",
+        "yref": "paper", "font": {"size": 12.5, "color": token("ink")}, **at,
+    }  # fmt: skip
+
+
+OUTCOME_HUES = ("blue", "vermillion", "amber", "faint", "purple", "ink")
+OUTCOME_MARKS = ("circle", "x", "diamond", "square", "cross", "triangle-up")
+"""Of the outcomes, in the order of `core.hopfield.OUTCOMES`."""
+
+
+def phase_map(r: PhaseMap, beta: float, noise: float) -> go.Figure:
+    """The most common outcome over beta and noise; the stronger the colour, the larger its share.
+
+    Args:
+        beta, noise: where the controls stand; marked.
+    """
+    share = r.share.max(axis=-1)
+    words = [
+        [
+            "<br>".join(
+                f"{100 * cell[k]:.0f} % {r.outcomes[k]}" for k in np.argsort(-cell) if cell[k]
+            )
+            for cell in row
+        ]
+        for row in r.share
+    ]
+    traces: list[dict[str, Any]] = []
+    notes = []
+    for k, name in enumerate(r.outcomes):
+        mine = r.most_common == k
+        if not mine.any():
+            continue
+        hue = token(OUTCOME_HUES[k])
+        traces.append(
+            heatmap(
+                np.where(mine, share, np.nan), r.betas, r.noises, name, zmin=0, zmax=1, xgap=1, ygap=1,
+                colorscale=[[0, token("paper")], [0.25, token("paper")], [1, hue]], showscale=False,
+                text=words, meta={"series": f"share, {name} most common"},
+                hovertemplate="β %{x:.3g}, noise %{y:.2g}<br>%{text}<extra></extra>",
+            )
+        )  # fmt: skip
+        traces.append(
+            {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "name": name,
+             "marker": {"color": hue, "size": 12, "symbol": OUTCOME_MARKS[k]}}
+        )  # fmt: skip
+        row, column = _inmost(mine)
+        notes.append(
+            {"text": f"<b>{name}</b>", "x": float(np.log10(r.betas[column])), "y": r.noises[row],
+             "showarrow": False, "font": {"size": 14, "color": token("ink")}, "opacity": 0.94,
+             "bgcolor": token("paper"), "borderpad": 3}
+        )  # fmt: skip
+    traces.append(
+        {"type": "scatter", "mode": "markers", "x": [beta], "y": [noise], "name": "the controls",
+         "hoverinfo": "skip",
+         "marker": {"symbol": "circle-open", "size": 17, "color": token("ink"), "line": {"width": 3}}}
+    )  # fmt: skip
+    return figure(
+        *traces, x="β inverse temperature", y="noise", height=430, margin={"t": 12},
+        xaxis={**_log(), "showgrid": False, "dtick": None}, yaxis={"showgrid": False},
+        annotations=notes, legend={"traceorder": "normal"},
+    )  # fmt: skip
+
+
+def _inmost(mine: np.ndarray) -> tuple[int, int]:
+    """The cell of a region that lies farthest from its border, `(row, column)`: where its name goes."""
+    left, depth = np.pad(mine, 1), np.zeros(mine.shape, dtype=int)
+    while left.any():
+        depth += left[1:-1, 1:-1]
+        inner = left.copy()
+        for shift, by in ((0, 1), (0, -1), (1, 1), (1, -1)):
+            inner &= np.roll(left, by, axis=shift)
+        left = inner
+    rows, columns = np.nonzero(depth == depth.max())
+    # Of several such cells, the one nearest to their middle.
+    best = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
+    return int(rows[best]), int(columns[best])
+
+
+def outcome_bar(share: np.ndarray, names: Sequence[str]) -> go.Figure:
+    """One bar of 100 %, divided among the outcomes at one place of the phase map."""
+    return figure(
+        *(
+            {
+                "type": "bar", "orientation": "h", "x": [100 * part], "y": [""], "name": name,
+                "text": [f"{name} {100 * part:.3g} %"], "textposition": "inside", "insidetextanchor": "start",
+                "textfont": {"color": token("paper"), "size": 13}, "textangle": 0, "constraintext": "none",
+                "marker": {"color": token(OUTCOME_HUES[k]), "line": {"color": token("paper"), "width": 1}},
+                "hovertemplate": f"{name}: %{{x:.4g}} % of draws<extra></extra>",
+            }
+            for k, (name, part) in enumerate(zip(names, share, strict=True))
+            if part > 0
+        ),
+        x="% of draws at β and noise of the controls", height=120, barmode="stack", showlegend=False,
+        margin={"t": 8}, xaxis={"range": [0, 100]}, yaxis={"showticklabels": False, "ticks": ""},
+        bargap=0.2,
+    )  # fmt: skip
+
+
+def before_after(
+    before: np.ndarray, after: np.ndarray, falls: np.ndarray, name: str, *, log: bool = False
+) -> go.Figure:
+    """One quantity before and after reshaping, a mark a draw; draws in which Delta falls are marked."""
+    both = np.concatenate([before, after])
+    if log:
+        both = np.log10(both[both > 0]) if (both > 0).any() else np.array([-8.0, 0.0])
+        both = np.maximum(both, -8)
+    pad = 0.06 * max(float(np.ptp(both)), 1e-3)
+    ends = [float(both.min()) - pad, float(both.max()) + pad]
+    line_ends = [10**e for e in ends] if log else ends
+    kind = _log() if log else {}
+    return figure(
+        {"type": "scatter", "mode": "lines", "x": line_ends, "y": line_ends, "name": "no change",
+         "hoverinfo": "skip", "showlegend": False,
+         "line": {"color": token("faint"), "width": 1.4, "dash": "dash"}},
+        *(
+            {
+                "type": "scatter", "mode": "markers", "x": before[those], "y": after[those], "name": words,
+                "hovertemplate": "before %{x:.4g}, after %{y:.4g}",
+                "marker": {"color": token(hue), "symbol": mark, "size": 6.5, "opacity": 0.75},
+            }
+            for words, those, hue, mark in (
+                ("Δ rises", ~falls, "blue", "circle"),
+                ("Δ falls", falls, "vermillion", "x"),
+            )
+        ),
+        title=name, height=330, margin={"t": 64}, legend={"y": 1.01, "font": {"size": 12}},
+        xaxis={**kind, "range": ends, "title": {"text": "before"}, "constrain": "domain"},
+        yaxis={**kind, "range": ends, "title": {"text": "after"}},
+    )  # fmt: skip
+
+
+def margin_gain(predicted: np.ndarray, measured: np.ndarray, falls: np.ndarray) -> go.Figure:
+    """Measured gain of the margin against the gain that always holds; every draw lies on the diagonal."""
+    return before_after(predicted, measured, falls, "")

@@ -202,7 +202,7 @@ LANDSCAPE: tuple[Control, ...] = (
     ),
     Number(
         page="landscape", key="beta", label="β inverse temperature", section="Energy",
-        default=16.0, low=0.1, high=200.0, step=0.05, log=True,
+        default=20.0, low=0.1, high=1000.0, step=0.05, log=True,
         help="Large β: every memory has a well of its own. Small β: one well for all.",
     ),
     Choice(
@@ -454,7 +454,56 @@ CHECKPOINTS: tuple[Control, ...] = (
     seed("checkpoints", section="Measured now"),
 )  # fmt: skip
 
-TABLE: tuple[Control, ...] = (*LANDSCAPE, *REGRESSION, *CHECKPOINTS)
+_ERROR_VIEW = ("view", ("error and bounds",))
+
+RETRIEVAL: tuple[Control, ...] = (
+    Choice(
+        page="retrieval", key="view", label="Picture", tabs=True, default="error and bounds",
+        options=("error and bounds", "phase map", "reshaping"),
+    ),
+    Choice(
+        page="retrieval", key="axis", label="Error along", section="Picture",
+        default="inverse temperature", when=_ERROR_VIEW,
+        options=("inverse temperature", "noise", "memories", "dimension"),
+        help="This setting runs over its whole range; the dotted line stands where its control is.",
+    ),
+    Choice(
+        page="retrieval", key="family", label="Energy", section="Retrieval", default="log-sum-exp",
+        options=("log-sum-exp", "Gaussian mixture", "polynomial", "sparse"),
+        help="log-sum-exp is the modern Hopfield energy: one update is one softmax attention.",
+    ),
+    Number(
+        page="retrieval", key="beta", label="β inverse temperature", section="Retrieval",
+        default=8.0, low=0.5, high=200.0, step=0.05, log=True,
+        help="Large β: one memory takes all the weight. Small β: all memories are averaged.",
+    ),
+    Number(
+        page="retrieval", key="noise", label="Noise of the query", section="Retrieval",
+        default=0.2, low=0.0, high=2.0, step=0.05,
+        help="The query is memory 0 plus Gaussian noise of about this length; memories have length 1.",
+    ),
+    Choice(
+        page="retrieval", key="layout", label="Layout", section="Memories", default="random",
+        options=("random", "clustered", "correlated", "on a circle"),
+        help="How the memories lie on the unit sphere.",
+    ),
+    Number(
+        page="retrieval", key="memories", label="M memories", section="Memories", default=16,
+        low=2, high=64, step=1,
+    ),
+    Number(
+        page="retrieval", key="dimension", label="D dimension", section="Memories", default=20,
+        low=2, high=64, step=1,
+    ),
+    Number(
+        page="retrieval", key="draws", label="Draws", section="Sample", default=200, low=50,
+        high=1000, step=50,
+        help="Independent draws of memories and query. The phase map takes 40 of them a cell.",
+    ),
+    seed("retrieval", section="Sample"),
+)  # fmt: skip
+
+TABLE: tuple[Control, ...] = (*LANDSCAPE, *RETRIEVAL, *REGRESSION, *CHECKPOINTS)
 
 
 def rows(page: str) -> tuple[Control, ...]:

@@ -194,7 +194,12 @@ class Page(Generic[S]):
             st.markdown(f'<div class="lab-look">\n\n{sentence}\n\n</div>', unsafe_allow_html=True)
 
     def facts(
-        self, columns: Sequence[str], rows: Sequence[tuple[str, ...]], caption: str = ""
+        self,
+        columns: Sequence[str],
+        rows: Sequence[tuple[str, ...]],
+        caption: str = "",
+        *,
+        into: Any = None,
     ) -> None:
         """A small table of numbers. A row starts with its name; cells are HTML, so escape what is typed."""
         head = "".join(f'<th scope="col">{c}</th>' for c in ("", *columns))
@@ -202,7 +207,7 @@ class Page(Generic[S]):
             f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
             for name, *cells in rows
         )
-        with self.stage:
+        with into if into is not None else self.stage:
             st.html(
                 f'<table class="lab-facts"><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
                 f"<tbody>{body}</tbody></table>"
