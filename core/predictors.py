@@ -45,67 +45,51 @@ class LeastSquares:
     """Minimum-norm least squares of the pairs seen so far.
 
     Equals `numpy.linalg.lstsq(xs[:i], ys[:i])` at every i, also while i < D and for inputs that
-    span a subspace only. One recursion over positions, all prompts at once:
-
-    - `x` outside the span of the inputs so far: Greville's update. With `u` the part of x
-      orthogonal to the span (Gram-Schmidt, done twice) the weights move by `(y - w.x) u/|u|^2`.
-    - `x` inside: recursive least squares. The pseudo-inverse of the Gram matrix is kept as a
-      square root `S S^T` (Potter), which halves the digits that rounding costs.
+    span a subspace only.
     """
 
     name: str = "least squares"
 
-    def weights(self, prompts: Prompts) -> Float[Tensor, "B P D"]:
-        """`[:, i]` are the weights after i pairs."""
-        xs, ys = prompts.xs.double(), prompts.ys.double()
-        n_prompts, n_points, n_dims = xs.shape
-        # below this share of its length, what is left of x is rounding of the inputs' own dtype
-        tolerance = 50 * n_dims * torch.finfo(prompts.xs.dtype).eps
-        outside = xs.square().sum(2) * tolerance**2  # (B, P)
-
-        w = xs.new_zeros(n_prompts, n_dims, 1)
-        root = xs.new_zeros(n_prompts, n_dims, n_dims)  # S, one more column per new direction
-        basis = xs.new_zeros(n_prompts, n_dims, n_dims)  # orthonormal columns of the span
-        rank = torch.zeros(n_prompts, dtype=torch.int64, device=xs.device)
-        slots = torch.arange(n_dims, device=xs.device)
-        result = xs.new_zeros(n_prompts, n_points, n_dims)
-        for i in range(n_points - 1):
-            x = xs[:, i].unsqueeze(2)  # (B, D, 1)
-            miss = ys[:, i].view(-1, 1, 1) - w.mT @ x
-            f = root.mT @ x
-            alpha = 1 + (f * f).sum(1, keepdim=True)
-            inside_gain = root @ f
-            inside_step = inside_gain / (alpha + alpha.sqrt())
-            if bool((rank < n_dims).any()):
-                u = x - basis @ (basis.mT @ x)
-                u = u - basis @ (basis.mT @ u)
-                length2 = (u * u).sum(1, keepdim=True)
-                is_new = (length2 > outside[:, i].view(-1, 1, 1)) & (rank < n_dims).view(-1, 1, 1)
-                v = torch.where(is_new, u / length2, 0.0)
-                w = w + torch.where(is_new, v, inside_gain / alpha) * miss
-                root = root - torch.where(is_new, v, inside_step) * f.mT
-                slot = (slots == rank.unsqueeze(1)).unsqueeze(1)  # (B, 1, D)
-                root = root + v * slot
-                basis = basis + torch.where(is_new, u / length2.sqrt(), 0.0) * slot
-                rank = rank + is_new.flatten()
-            else:
-                w = w + inside_gain / alpha * miss
-                root = root - inside_step * f.mT
-            result[:, i + 1] = w.squeeze(2)
-        return result
-
     def __call__(self, prompts: Prompts) -> Float[Tensor, "B P"]:
-        return (self.weights(prompts) * prompts.queries.double()).sum(2)
+        xs, ys, queries = _in_float64(prompts)
+        n_prompts, n_points, n_dims = xs.shape
+        n_first = min(n_points - 1, n_dims)
+        if n_first == 0:
+            return ys.new_zeros(n_prompts, n_points)
+        # An input is new to the span when its part outside is longer than what rounding leaves
+        # there, in the dtype the prompts came in.
+        rounding = (50 * n_dims * torch.finfo(prompts.xs.dtype).eps) ** 2  # of squared lengths
+
+        # Regular prompts: the first `rank` inputs are independent and span all the others.
+        q, r = torch.linalg.qr(xs[:, :n_first].mT)
+        length2 = r.square()
+        is_new = length2.diagonal(dim1=1, dim2=2) > rounding * length2.sum(1)
+        n_leading = is_new.long().cumprod(1).sum(1)
+        rank = int(n_leading.max())
+        regular = n_leading == rank
+        q, r = q[:, :, :rank], r[:, :rank, :rank]
+        if rank < n_dims:
+            rest = xs[:, rank:-1]
+            outside = rest - (rest @ q) @ q.mT
+            regular &= (outside.square().sum(2) <= rounding * rest.square().sum(2)).all(1)
+        if regular.all():
+            return _after_independent(xs, ys, queries, q, r)
+        odd = ~regular
+        preds = torch.empty_like(ys)
+        preds[odd] = _one_by_one(xs[odd], ys[odd], queries[odd], rounding)
+        if regular.any():
+            preds[regular] = _after_independent(
+                xs[regular], ys[regular], queries[regular], q[regular], r[regular]
+            )
+        return preds
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """Ridge without intercept; Bayesian model averaging when the penalty is sigma^2/lambda.
+    """Ridge without intercept: Bayesian model averaging when the penalty is sigma^2/lambda.
 
-    Equals `sklearn.linear_model.Ridge(penalty, fit_intercept=False)` at every prefix, and least
-    squares at penalty 0. All prefixes come from one Cholesky factor: with
-    `L L^T = X X^T + penalty I` the leading block of L belongs to the prefix, so that with
-    `c = L^-1 y` the prediction of `y_i` from the pairs before i is `y_i - L_ii c_i`.
+    Equals `sklearn.linear_model.Ridge(alpha=penalty, fit_intercept=False)` at every prefix, and
+    least squares at penalty 0.
     """
 
     penalty: float
@@ -114,7 +98,8 @@ class Ridge:
     def __post_init__(self) -> None:
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(
-                f"penalty: expected a finite number >= 0 (sigma^2/lambda), got {self.penalty}."
+                f"penalty: expected a finite number >= 0 (noise variance over prior variance of a "
+                f"weight), got {self.penalty}."
             )
 
     @staticmethod
@@ -126,17 +111,148 @@ class Ridge:
     def __call__(self, prompts: Prompts) -> Float[Tensor, "B P"]:
         if self.penalty == 0:
             return LeastSquares()(prompts)
-        xs, ys = prompts.xs.double(), prompts.ys.double()
-        gram = xs @ xs.mT
-        gram.diagonal(dim1=1, dim2=2).add_(self.penalty)
-        lower = torch.linalg.cholesky(gram)
-        c = torch.linalg.solve_triangular(lower, ys.unsqueeze(2), upper=False)
-        if prompts.queries is prompts.xs:
-            seen = torch.tril(lower, -1)
+        xs, ys, queries = _in_float64(prompts)
+        n_prompts, _, n_dims = xs.shape
+        start = xs.new_zeros(n_prompts, n_dims, 1)
+        root = torch.eye(n_dims, dtype=xs.dtype, device=xs.device).expand(n_prompts, -1, -1)
+        return _recursive(xs, ys, queries, start, root, noise=self.penalty)
+
+
+def _in_float64(prompts: Prompts) -> tuple[Tensor, Tensor, Tensor]:
+    """xs, ys, queries; queries is xs where it was."""
+    xs = prompts.xs.double()
+    queries = xs if prompts.queries is prompts.xs else prompts.queries.double()
+    return xs, prompts.ys.double(), queries
+
+
+def _after_independent(
+    xs: Float[Tensor, "B P D"],
+    ys: Float[Tensor, "B P"],
+    queries: Float[Tensor, "B P D"],
+    q: Float[Tensor, "B D R"],
+    r: Float[Tensor, "B R R"],
+) -> Float[Tensor, "B P"]:
+    """Least squares when the first R inputs are independent and span all others.
+
+    With `X_R^T = Q R` (QR) the interpolating weights in the basis Q are `c = R^-T y`, and the
+    first i entries of c alone are the minimum-norm weights after i < R pairs. From R pairs on the
+    pseudo-inverse of the Gram matrix is `S S^T` with `S = Q R^-T`, which later pairs update.
+    """
+    rank = q.shape[2]
+    c = torch.linalg.solve_triangular(r.mT, ys[:, :rank].unsqueeze(2), upper=False)  # (B, R, 1)
+    first = r.mT if queries is xs else queries[:, :rank] @ q
+    preds = torch.empty_like(ys)
+    preds[:, :rank] = (first * c.mT).tril(-1).sum(2)
+    root = torch.linalg.solve_triangular(r, q.mT, upper=True).mT  # S, (B, D, R)
+    rest = xs[:, rank:]
+    preds[:, rank:] = _recursive(
+        rest, ys[:, rank:], rest if queries is xs else queries[:, rank:], q @ c, root
+    )
+    return preds
+
+
+def _recursive(
+    xs: Float[Tensor, "B P D"],
+    ys: Float[Tensor, "B P"],
+    queries: Float[Tensor, "B P D"],
+    w: Float[Tensor, "B D 1"],
+    root: Float[Tensor, "B D R"],
+    *,
+    noise: float = 1.0,
+    block: int = 28,
+    largest: float = 1e6,
+) -> Float[Tensor, "B P"]:
+    """Recursive least squares from weights w of covariance `S S^T` (S = root), a block at a time.
+
+    Labels have variance `noise`. With `F = X S` and the misses `e = y - X w` of a block, one
+    Cholesky factor `L L^T = F F^T + noise I` serves all its prefixes, whose factors are the leading
+    blocks of L: the prediction at i is `w.q_i + sum_{j<i} L_ij c_j` with `c = L^-1 e`. Then w and S
+    take in the whole block. Where `|f|^2 > largest noise` (after a nearly singular start) the noise
+    would drown in F F^T; there one pair makes a block, and the rank-one update of S (Potter) is
+    safe at any size.
+    """
+    n_points = xs.shape[1]
+    preds = torch.empty_like(ys)
+    start = 0
+    while start < n_points:
+        stop = min(start + block, n_points)
+        f = xs[:, start:stop] @ root  # (B, N, R)
+        alone = float(f.square().sum(2).max()) > largest * noise
+        if alone:
+            stop = start + 1
+            f = f[:, :1]
+        here = slice(start, stop)
+        base = (queries[:, here] @ w).squeeze(2)
+        miss = ys[:, here] - (base if queries is xs else (xs[:, here] @ w).squeeze(2))
+        if alone:
+            preds[:, here] = base
+            size = f.square().sum(2, keepdim=True) + noise
+            step = root @ f.mT  # (B, D, 1)
+            w = w + step * (miss.unsqueeze(2) / size)
+            root = root - step * (f / (size + (noise * size).sqrt()))
         else:
-            cross = xs @ prompts.queries.double().mT
-            seen = torch.tril(torch.linalg.solve_triangular(lower, cross, upper=False).mT, -1)
-        return (seen @ c).squeeze(2)
+            lower = torch.linalg.cholesky(_add_to_diagonal(f @ f.mT, noise))
+            c = torch.linalg.solve_triangular(lower, miss.unsqueeze(2), upper=False)
+            if queries is not xs:
+                cross = f @ (queries[:, here] @ root).mT
+            if stop < n_points:
+                weights = torch.linalg.solve_triangular(lower.mT, c, upper=True)
+                w = w + root @ (f.mT @ weights)
+                shrink = torch.linalg.cholesky(_add_to_diagonal((f.mT @ f).div_(noise), 1.0))
+                root = torch.linalg.solve_triangular(shrink.mT, root, upper=True, left=False)
+            if queries is xs:
+                seen = lower
+                seen.diagonal(dim1=1, dim2=2).zero_()
+            else:
+                seen = torch.linalg.solve_triangular(lower, cross, upper=False).mT.tril(-1)
+            preds[:, here] = base + (seen @ c).squeeze(2)
+        start = stop
+    return preds
+
+
+def _add_to_diagonal(matrices: Float[Tensor, "B N N"], value: float) -> Float[Tensor, "B N N"]:
+    matrices.diagonal(dim1=1, dim2=2).add_(value)
+    return matrices
+
+
+def _one_by_one(
+    xs: Float[Tensor, "B P D"],
+    ys: Float[Tensor, "B P"],
+    queries: Float[Tensor, "B P D"],
+    rounding: float,
+) -> Float[Tensor, "B P"]:
+    """Minimum-norm least squares for any inputs, dependent ones anywhere: one pair after another.
+
+    An input outside the span so far makes Greville's update: with `u` the part of x orthogonal to
+    the span (Gram-Schmidt, done twice) the weights move by `(y - w.x) u/|u|^2`. One inside makes a
+    recursive least squares update. The pseudo-inverse of the Gram matrix is kept as `S S^T`.
+    """
+    n_prompts, n_points, n_dims = xs.shape
+    w = xs.new_zeros(n_prompts, n_dims, 1)
+    root = xs.new_zeros(n_prompts, n_dims, n_dims)  # S, one more column per new direction
+    basis = xs.new_zeros(n_prompts, n_dims, n_dims)  # orthonormal columns of the span
+    rank = torch.zeros(n_prompts, dtype=torch.int64, device=xs.device)
+    slots = torch.arange(n_dims, device=xs.device)
+    threshold = rounding * xs.square().sum(2)
+    preds = torch.zeros_like(ys)
+    for i in range(n_points - 1):
+        x = xs[:, i].unsqueeze(2)  # (B, D, 1)
+        u = x - basis @ (basis.mT @ x)
+        u = u - basis @ (basis.mT @ u)
+        length2 = u.square().sum(1, keepdim=True)
+        is_new = ((length2.flatten() > threshold[:, i]) & (rank < n_dims)).view(-1, 1, 1)
+        slot = (slots == rank.unsqueeze(1)).unsqueeze(1)  # (B, 1, D)
+        new = torch.where(is_new, u / length2, 0.0)
+        f = root.mT @ x
+        size = 1 + f.square().sum(1, keepdim=True)
+        gain = root @ f
+        miss = ys[:, i].view(-1, 1, 1) - w.mT @ x
+        w = w + torch.where(is_new, new, gain / size) * miss
+        root = root - torch.where(is_new, new, gain / (size + size.sqrt())) * f.mT + new * slot
+        basis = basis + torch.where(is_new, u / length2.sqrt(), 0.0) * slot
+        rank = rank + is_new.flatten()
+        preds[:, i + 1] = (queries[:, i + 1] * w.squeeze(2)).sum(1)
+    return preds
 
 
 @dataclass(frozen=True)
@@ -146,11 +262,12 @@ class Averaging:
     name: str = "averaging"
 
     def __call__(self, prompts: Prompts) -> Float[Tensor, "B P"]:
-        xs, ys = prompts.xs.double(), prompts.ys.double()
-        total = (xs * ys.unsqueeze(2)).cumsum(1).roll(1, 1)
-        total[:, 0] = 0
-        n_pairs = torch.arange(xs.shape[1], device=xs.device).clamp_min(1)
-        return (total * prompts.queries.double()).sum(2) / n_pairs
+        xs, ys, queries = _in_float64(prompts)
+        preds = torch.zeros_like(ys)
+        total = (xs[:, :-1] * ys[:, :-1].unsqueeze(2)).cumsum(1)
+        n_pairs = torch.arange(1, xs.shape[1], device=xs.device)
+        preds[:, 1:] = (total * queries[:, 1:]).sum(2) / n_pairs
+        return preds
 
 
 @dataclass(frozen=True)
@@ -167,18 +284,34 @@ class NearestNeighbours:
         if not isinstance(self.k, int) or self.k < 1:
             raise ValueError(f"k: expected a whole number of neighbours >= 1, got {self.k!r}.")
         if not self.name:
-            object.__setattr__(self, "name", f"{self.k} nearest neighbours")
+            noun = "neighbour" if self.k == 1 else "neighbours"
+            object.__setattr__(self, "name", f"{self.k} nearest {noun}")
 
     def __call__(self, prompts: Prompts) -> Float[Tensor, "B P"]:
-        xs, ys, queries = prompts.xs.double(), prompts.ys.double(), prompts.queries.double()
-        n_points = xs.shape[1]
-        distance = torch.cdist(queries, xs, compute_mode="donot_use_mm_for_euclid_dist")
-        later = torch.ones(n_points, n_points, dtype=torch.bool, device=xs.device).triu()
-        distance = distance.masked_fill(later, float("inf"))
-        near, index = distance.topk(min(self.k, n_points), dim=2, largest=False)
-        found = near.isfinite()
-        labels = ys.unsqueeze(1).expand(-1, n_points, -1).gather(2, index)
-        return (labels * found).sum(2) / found.sum(2).clamp_min(1)
+        xs, ys, queries = _in_float64(prompts)
+        n_points, block = xs.shape[1], 38
+        lengths = xs.square().sum(2).unsqueeze(1)
+        preds = torch.empty_like(ys)
+        for start in range(0, n_points, block):  # a block of queries and all that lies before it
+            stop = min(start + block, n_points)
+            n_pairs = torch.arange(start, stop, device=xs.device)
+            hidden = n_pairs.unsqueeze(1) <= torch.arange(stop, device=xs.device)
+            # |q - x|^2 without |q|^2, which ranks nothing; hidden pairs are infinitely far
+            far = lengths[:, :, :stop] + xs.new_zeros(hidden.shape).masked_fill_(hidden, torch.inf)
+            far.baddbmm_(queries[:, start:stop], xs[:, :stop].mT, alpha=-2.0)
+            k = min(self.k, stop)
+            if k > 8:
+                near = far.topk(k, dim=2, largest=False).indices
+            else:  # k minima are cheaper than a selection
+                picks = []
+                for _ in range(k):
+                    picks.append(far.min(2, keepdim=True).indices)
+                    far.scatter_(2, picks[-1], torch.inf)
+                near = torch.cat(picks, 2)
+            labels = ys[:, :stop].unsqueeze(1).expand(-1, stop - start, -1).gather(2, near)
+            found = torch.arange(k, device=xs.device) < n_pairs.unsqueeze(1)
+            preds[:, start:stop] = (labels * found).sum(2) / found.sum(1).clamp_min(1)
+        return preds
 
 
 def _fit_at_lengths(
