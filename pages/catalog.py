@@ -51,6 +51,15 @@ PAGES: tuple[Entry, ...] = (
         claim="In-context examples reshape the memories that attention retrieves from.",
     ),
     Entry(
+        name="retrieval",
+        title="Retrieval error",
+        group="Memory",
+        icon=":material/target:",
+        blurb="Measure how far attention lands from the right memory, under the bounds that promise it.",
+        claim="Reshaping the most similar memory onto the query raises its separation and lowers the "
+        "retrieval error.",
+    ),
+    Entry(
         name="regression",
         title="In-context regression",
         group="Context",

@@ -346,7 +346,7 @@ def _key(who: str) -> str:
 PHASE_DRAWS = 40  # a cell; 441 cells
 
 
-@shared(48)
+@shared(32)
 def error_sweep(vary: str, values: tuple[float, ...], **settings: Any) -> ErrorStudy:
     """`core.separation.error_study`. Leave the setting that varies out: the study is then the same, and
     found again, wherever its control stands."""
@@ -355,7 +355,7 @@ def error_sweep(vary: str, values: tuple[float, ...], **settings: Any) -> ErrorS
     return error_study(StudySettings(**settings), vary, values)
 
 
-@shared(48)
+@shared(32)
 def phase_map(
     betas: tuple[float, ...], noises: tuple[float, ...], draws: int, **settings: Any
 ) -> PhaseMap:
@@ -365,7 +365,7 @@ def phase_map(
     return phase_map(StudySettings(**settings), betas, noises, draws)
 
 
-@shared(48)
+@shared(32)
 def reshaping_study(**settings: Any) -> ReshapingStudy:
     """`core.reshape.reshaping_study`."""
     from core.reshape import reshaping_study

@@ -934,81 +934,75 @@ def landscape_retrieval(r: Landscape, shown: np.ndarray) -> go.Figure:
 # ---- retrieval error -----------------------------------------------------------------------------
 
 CLOUD = 60  # draws a value of the axis has in the cloud; the bands are of all draws
-_TALLEST = 2.3  # decades: where the axis of the errors ends above
-
-
-def _edge(values: np.ndarray) -> np.ndarray:
-    """Inside what a logarithmic axis can show: neither 0 nor infinite."""
-    return np.clip(values, np.finfo(float).tiny, 1e300)
+_TALLEST = 2.3  # decades: where an axis of errors and bounds ends above
 
 
 def retrieval_error(
-    sweep: ErrorStudy, *, axis: str, here: float, log: bool, words: str = ""
+    sweep: ErrorStudy, *, axis: str, here: float, ticks: Sequence[float] = (), words: str = ""
 ) -> go.Figure:
     """Error of every draw with quantile bands, under both bounds, along one setting.
 
     Args:
         axis: title of the x axis.
         here: value of that setting which the controls have.
-        log: whether the x axis is logarithmic.
+        ticks: of a logarithmic x axis; none: it is linear.
         words: why no bound is drawn; "" if they are.
     """
-    x, q = sweep.values, sweep.error_quantiles
+    x, error = sweep.values, sweep.error_quantiles
+    bounds = {} if words else {
+        "(a) margin bound": (_edge(sweep.bound_margin_quantiles), 1),
+        "(b) Ramsauer Thm 5": (_edge(sweep.bound_ramsauer_quantiles), 2),
+    }  # fmt: skip
     many = min(CLOUD, sweep.error.shape[1])
-    cloud = sweep.error[:, :many]
     traces: list[dict[str, Any]] = [
         {
-            "type": "scatter", "mode": "markers", "name": f"error of {many} draws",
-            "x": np.repeat(x, many), "y": cloud.ravel(), "hoverinfo": "skip",
-            "marker": {"color": token("blue"), "size": 4, "opacity": 0.28},
+            "type": "scatter", "mode": "markers", "hoverinfo": "skip",
+            "name": "error, draw by draw", "x": np.repeat(x, many),
+            "y": sweep.error[:, :many].ravel(),
+            "marker": {"color": token("blue"), "size": 4, "opacity": 0.3},
         },
+        *(
+            band(x, _edge(error[:, low]), _edge(error[:, high]), hue="blue", group=f"error, {name}")
+            for name, low, high in (("5 to 95 %", 0, 4), ("25 to 75 %", 1, 3))
+        ),
+        *(
+            band(x, q[:, 1], q[:, 3], hue=HUES[i], group=f"{name}, 25 to 75 %")
+            for name, (q, i) in bounds.items()
+        ),
+        *(
+            line(
+                x, q[:, 2], f"{name}, median", i, line={"width": 2.8 if name == "error" else 2.2},
+                hovertemplate=f"{name}: median %{{y:.3g}} at %{{x:.3g}}<extra></extra>",
+            )
+            for name, (q, i) in {"error": (error, 0), **bounds}.items()
+        ),
     ]  # fmt: skip
-    for name, (low, high) in {"5 to 95 %": (0, 4), "25 to 75 %": (1, 3)}.items():
-        traces.append(
-            band(x, _edge(q[:, low]), _edge(q[:, high]), hue="blue", group=f"error, {name}")
-        )
-    bounds = {
-        "(a) margin bound": (sweep.bound_margin_quantiles, 1),
-        "(b) Ramsauer Thm 5": (sweep.bound_ramsauer_quantiles, 2),
-    }
-    for name, (quantiles, i) in {} if words else bounds.items():
-        low, high = _edge(quantiles[:, 1]), _edge(quantiles[:, 3])
-        traces.append(band(x, low, high, hue=HUES[i], group=f"{name}, 25 to 75 %"))
-    at = "%{x:.3g}"
-    traces.append(
-        line(x, q[:, 2], "error, median", 0, hovertemplate=f"median error %{{y:.3g}} at {at}",
-             line={"width": 2.8})
-    )  # fmt: skip
-    for name, (quantiles, i) in {} if words else bounds.items():
-        traces.append(
-            line(x, _edge(quantiles[:, 2]), f"{name}, median", i,
-                 hovertemplate=f"{name}: median %{{y:.3g}} at {at}")
-        )  # fmt: skip
-
-    shapes, notes = [_here(here)], []
-    two_m = float(sweep.two_m.max())
+    shapes, top = [_here(here)], _TALLEST
     if words:
-        notes.append(_words(words, {"y": 1, "yanchor": "top"}))
+        top = max(0.5, float(np.log10(_edge(error[:, 4]).max())) + 0.5)
+        notes = [_note_at(words, top, left=True)]
     else:
         # Painted over the bounds, so that a bound is grey wherever it says nothing.
+        two_m = float(sweep.two_m.max())
         shapes.append(
-            {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": two_m, "y1": 10**_TALLEST,
+            {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": two_m, "y1": 10**top,
              "fillcolor": token("missing"), "opacity": 0.8, "line": {"width": 0}, "layer": "above"}
         )  # fmt: skip
-        text = f"vacuous: above 2m = {two_m:g}, which no error can exceed, a bound says nothing"
-        notes.append(_words(text, {"y": _TALLEST, "yref": "y", "yanchor": "top"}))
+        text = f"vacuous: no error exceeds 2m = {two_m:g}, a bound above it says nothing"
+        a = sweep.bound_margin_quantiles[:, 2]
+        notes = [_note_at(text, top, left=bool(a[0] < a[-1]))]
     return figure(
-        *traces, x=axis, y="|T(x) − ξ<sub>μ</sub>|", height=400, shapes=shapes, annotations=notes,
-        margin={"t": 12}, xaxis=_log() if log else {},
-        yaxis={**_log(), "range": [_lowest(q[:, 0]), _TALLEST], "exponentformat": "power"},
-        legend={"traceorder": "normal"},
+        *traces, x=axis, y="|T(x) − ξ<sub>μ</sub>|", height=376, shapes=shapes, annotations=notes,
+        margin={"t": 8}, xaxis=_scale(x, ticks), legend={"traceorder": "normal"},
+        yaxis={"type": "log", "dtick": 1, "exponentformat": "power",
+               "range": [_lowest(error), top]},
     )  # fmt: skip
 
 
 def retrieval_shares(
-    sweep: ErrorStudy, *, axis: str, here: float, log: bool, bounds: bool
+    sweep: ErrorStudy, *, axis: str, here: float, ticks: Sequence[float] = (), bounds: bool
 ) -> go.Figure:
-    """In how many draws retrieval works, memories are far apart, and a bound says something."""
+    """In how many draws retrieval works, a bound says something, and memories are far apart."""
     shares = {"nearest memory is the right one": (sweep.retrieved, 0)}
     if bounds:
         shares |= {
@@ -1018,24 +1012,34 @@ def retrieval_shares(
         }
     return figure(
         *(
-            line(sweep.values, 100 * share, name, i, mode="lines+markers", marker={"size": 6},
-                 hovertemplate=f"{name}: %{{y:.4g}} % of draws at %{{x:.3g}}")
+            line(
+                sweep.values, 100 * share, name, i, mode="lines+markers", marker={"size": 6},
+                hovertemplate=f"{name}: %{{y:.3g}} % of draws at %{{x:.3g}}<extra></extra>",
+            )
             for name, (share, i) in shares.items()
         ),
-        x=axis, y="% of draws", height=250, margin={"t": 12}, shapes=[_here(here)],
-        xaxis=_log() if log else {}, yaxis={"range": [-4, 104], "dtick": 25},
+        x=axis, y="% of draws", height=250, margin={"t": 8}, shapes=[_here(here)],
+        xaxis=_scale(sweep.values, ticks), yaxis={"range": [-4, 104], "dtick": 25},
     )  # fmt: skip
 
 
-def _log() -> dict[str, Any]:
-    return {"type": "log", "dtick": 1}
+def _edge(values: np.ndarray) -> np.ndarray:
+    """Inside what a logarithmic axis can show: neither 0 nor infinite."""
+    return np.clip(values, np.finfo(float).tiny, 1e300)
 
 
 def _lowest(values: np.ndarray) -> float:
-    """Decade at which an axis of errors starts: the smallest worth seeing, never below 1e-8."""
+    """Decade at which an axis of errors starts: that of the smallest, within 1e-8 and 1e-2."""
     some = values[values > 0]
-    least = np.log10(some.min()) if len(some) else -8.0
-    return float(np.clip(np.floor(least), -8, -2))
+    return float(np.clip(np.floor(np.log10(some.min())), -8, -2)) if len(some) else -8.0
+
+
+def _scale(x: np.ndarray, ticks: Sequence[float]) -> dict[str, Any]:
+    """Range and ticks of an axis over `x`, which ascends; logarithmic where it has ticks."""
+    ends = np.log10(x[[0, -1]]) if ticks else x[[0, -1]]
+    pad = 0.02 * (ends[1] - ends[0])
+    kind = {"type": "log", "tickvals": list(ticks), "ticktext": [f"{t:g}" for t in ticks]}
+    return {"range": [float(ends[0] - pad), float(ends[1] + pad)], **(kind if ticks else {})}
 
 
 def _here(x: float) -> dict[str, Any]:
@@ -1046,10 +1050,12 @@ def _here(x: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _words(text: str, at: Mapping[str, Any]) -> dict[str, Any]:
+def _note_at(text: str, y: float, *, left: bool) -> dict[str, Any]:
+    """Words under the height `y`, at the left or the right end of the picture."""
     return {
-        "text": text, "showarrow": False, "xref": "paper", "x": 0.006, "xanchor": "left",
-        "yref": "paper", "font": {"size": 12.5, "color": token("ink")}, **at,
+        "text": text, "showarrow": False, "xref": "paper", "x": 0.006 if left else 0.994,
+        "xanchor": "left" if left else "right", "y": y, "yanchor": "top",
+        "font": {"size": 12.5, "color": token("ink")},
     }  # fmt: skip
 
 
@@ -1058,22 +1064,13 @@ OUTCOME_MARKS = ("circle", "x", "diamond", "square", "cross", "triangle-up")
 """Of the outcomes, in the order of `core.hopfield.OUTCOMES`."""
 
 
-def phase_map(r: PhaseMap, beta: float, noise: float) -> go.Figure:
+def phase_map(r: PhaseMap, beta: float, noise: float, ticks: Sequence[float]) -> go.Figure:
     """The most common outcome over beta and noise; the stronger the colour, the larger its share.
 
     Args:
         beta, noise: where the controls stand; marked.
+        ticks: of the logarithmic beta axis.
     """
-    share = r.share.max(axis=-1)
-    words = [
-        [
-            "<br>".join(
-                f"{100 * cell[k]:.0f} % {r.outcomes[k]}" for k in np.argsort(-cell) if cell[k]
-            )
-            for cell in row
-        ]
-        for row in r.share
-    ]
     traces: list[dict[str, Any]] = []
     notes = []
     for k, name in enumerate(r.outcomes):
@@ -1083,9 +1080,9 @@ def phase_map(r: PhaseMap, beta: float, noise: float) -> go.Figure:
         hue = token(OUTCOME_HUES[k])
         traces.append(
             heatmap(
-                np.where(mine, share, np.nan), r.betas, r.noises, name, zmin=0, zmax=1, xgap=1, ygap=1,
-                colorscale=[[0, token("paper")], [0.25, token("paper")], [1, hue]], showscale=False,
-                text=words, meta={"series": f"share, {name} most common"},
+                np.where(mine, r.share[..., k], np.nan), r.betas, r.noises, name, zmin=0.2, zmax=1,
+                xgap=1, ygap=1, colorscale=[[0, token("paper")], [1, hue]], showscale=False,
+                text=_shares_in_words(r, mine), meta={"series": f"share of {name}, where largest"},
                 hovertemplate="β %{x:.3g}, noise %{y:.2g}<br>%{text}<extra></extra>",
             )
         )  # fmt: skip
@@ -1093,32 +1090,48 @@ def phase_map(r: PhaseMap, beta: float, noise: float) -> go.Figure:
             {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "name": name,
              "marker": {"color": hue, "size": 12, "symbol": OUTCOME_MARKS[k]}}
         )  # fmt: skip
-        row, column = _inmost(mine)
-        notes.append(
-            {"text": f"<b>{name}</b>", "x": float(np.log10(r.betas[column])), "y": r.noises[row],
-             "showarrow": False, "font": {"size": 14, "color": token("ink")}, "opacity": 0.94,
-             "bgcolor": token("paper"), "borderpad": 3}
-        )  # fmt: skip
+        if mine.sum() > 5:
+            row, column = _inmost(mine)
+            notes.append(
+                {"text": f"<b>{name}</b>", "x": float(np.log10(r.betas[column])),
+                 "y": float(r.noises[row]), "showarrow": False, "opacity": 0.94, "borderpad": 3,
+                 "font": {"size": 14, "color": token("ink")}, "bgcolor": token("paper")}
+            )  # fmt: skip
     traces.append(
-        {"type": "scatter", "mode": "markers", "x": [beta], "y": [noise], "name": "the controls",
+        {"type": "scatter", "mode": "markers", "x": [beta], "y": [noise], "name": "β and noise set",
          "hoverinfo": "skip",
-         "marker": {"symbol": "circle-open", "size": 17, "color": token("ink"), "line": {"width": 3}}}
+         "marker": {"symbol": "circle-open", "size": 17, "color": token("ink"),
+                    "line": {"width": 3}}}
     )  # fmt: skip
     return figure(
-        *traces, x="β inverse temperature", y="noise", height=430, margin={"t": 12},
-        xaxis={**_log(), "showgrid": False, "dtick": None}, yaxis={"showgrid": False},
-        annotations=notes, legend={"traceorder": "normal"},
+        *traces, x="β inverse temperature", y="noise of the query", height=390, margin={"t": 8},
+        xaxis={"type": "log", "tickvals": list(ticks), "ticktext": [f"{t:g}" for t in ticks],
+               "showgrid": False},
+        yaxis={"showgrid": False}, annotations=notes, legend={"traceorder": "normal"},
     )  # fmt: skip
+
+
+def _shares_in_words(r: PhaseMap, mine: np.ndarray) -> list[list[str]]:
+    """For each cell of `mine`, its outcomes from the most common on."""
+
+    def words(cell: np.ndarray) -> str:
+        order = [k for k in np.argsort(-cell, kind="stable") if cell[k]]
+        return "<br>".join(f"{100 * cell[k]:.3g} % {r.outcomes[k]}" for k in order)
+
+    return [
+        [words(cell) if inside else "" for cell, inside in zip(*pair, strict=True)]
+        for pair in zip(r.share, mine, strict=True)
+    ]
 
 
 def _inmost(mine: np.ndarray) -> tuple[int, int]:
-    """The cell of a region that lies farthest from its border, `(row, column)`: where its name goes."""
+    """The cell of a region farthest from its border, `(row, column)`: where its name goes."""
     left, depth = np.pad(mine, 1), np.zeros(mine.shape, dtype=int)
     while left.any():
         depth += left[1:-1, 1:-1]
         inner = left.copy()
-        for shift, by in ((0, 1), (0, -1), (1, 1), (1, -1)):
-            inner &= np.roll(left, by, axis=shift)
+        for axis, by in ((0, 1), (0, -1), (1, 1), (1, -1)):
+            inner &= np.roll(left, by, axis=axis)
         left = inner
     rows, columns = np.nonzero(depth == depth.max())
     # Of several such cells, the one nearest to their middle.
@@ -1128,57 +1141,63 @@ def _inmost(mine: np.ndarray) -> tuple[int, int]:
 
 def outcome_bar(share: np.ndarray, names: Sequence[str]) -> go.Figure:
     """One bar of 100 %, divided among the outcomes at one place of the phase map."""
+
+    def label(name: str, part: float) -> str:
+        return f"{name} {100 * part:.3g} %" if part > 0.25 else f"{100 * part:.3g} %"
+
     return figure(
         *(
             {
                 "type": "bar", "orientation": "h", "x": [100 * part], "y": [""], "name": name,
-                "text": [f"{name} {100 * part:.3g} %"], "textposition": "inside", "insidetextanchor": "start",
-                "textfont": {"color": token("paper"), "size": 13}, "textangle": 0, "constraintext": "none",
-                "marker": {"color": token(OUTCOME_HUES[k]), "line": {"color": token("paper"), "width": 1}},
+                "text": [label(name, part) if part >= 0.07 else ""], "textposition": "inside",
+                "insidetextanchor": "middle", "textangle": 0, "constraintext": "none",
+                "textfont": {"color": token("paper"), "size": 13},
+                "marker": {"color": token(OUTCOME_HUES[k] if k != 3 else "muted"),
+                           "line": {"color": token("paper"), "width": 1}},
                 "hovertemplate": f"{name}: %{{x:.4g}} % of draws<extra></extra>",
             }
             for k, (name, part) in enumerate(zip(names, share, strict=True))
             if part > 0
         ),
-        x="% of draws at β and noise of the controls", height=120, barmode="stack", showlegend=False,
+        x="% of draws at the β and noise set", height=120, barmode="stack", showlegend=False,
         margin={"t": 8}, xaxis={"range": [0, 100]}, yaxis={"showticklabels": False, "ticks": ""},
         bargap=0.2,
     )  # fmt: skip
 
 
 def before_after(
-    before: np.ndarray, after: np.ndarray, falls: np.ndarray, name: str, *, log: bool = False
-) -> go.Figure:
-    """One quantity before and after reshaping, a mark a draw; draws in which Delta falls are marked."""
+    before: np.ndarray, after: np.ndarray, falls: np.ndarray, *, title: str = "", log: bool = False,
+    x: str = "before", y: str = "after", height: int = 330,
+) -> go.Figure:  # fmt: skip
+    """A quantity before and after reshaping, a mark a draw; crosses are draws in which Delta falls.
+
+    Args:
+        falls: `(S,)`, whether Delta falls in this draw.
+        log: both axes logarithmic, not below 1e-8.
+        x, y: axis titles, where it is not before and after.
+    """
     both = np.concatenate([before, after])
     if log:
-        both = np.log10(both[both > 0]) if (both > 0).any() else np.array([-8.0, 0.0])
-        both = np.maximum(both, -8)
-    pad = 0.06 * max(float(np.ptp(both)), 1e-3)
+        both = np.log10(np.clip(both, 1e-8, None))
+    pad = max(0.06 * float(np.ptp(both)), 1e-3)
     ends = [float(both.min()) - pad, float(both.max()) + pad]
-    line_ends = [10**e for e in ends] if log else ends
-    kind = _log() if log else {}
+    diagonal = [10**e for e in ends] if log else ends
+    kind = {"type": "log", "dtick": 1, "exponentformat": "power"} if log else {}
     return figure(
-        {"type": "scatter", "mode": "lines", "x": line_ends, "y": line_ends, "name": "no change",
+        {"type": "scatter", "mode": "lines", "x": diagonal, "y": diagonal, "name": "no change",
          "hoverinfo": "skip", "showlegend": False,
-         "line": {"color": token("faint"), "width": 1.4, "dash": "dash"}},
+         "line": {"color": token("muted"), "width": 1.2, "dash": "dash"}},
         *(
             {
-                "type": "scatter", "mode": "markers", "x": before[those], "y": after[those], "name": words,
-                "hovertemplate": "before %{x:.4g}, after %{y:.4g}",
+                "type": "scatter", "mode": "markers", "x": before[those], "y": after[those],
+                "name": words, "hovertemplate": f"{x} %{{x:.4g}}<br>{y} %{{y:.4g}}",
                 "marker": {"color": token(hue), "symbol": mark, "size": 6.5, "opacity": 0.75},
             }
             for words, those, hue, mark in (
-                ("Δ rises", ~falls, "blue", "circle"),
-                ("Δ falls", falls, "vermillion", "x"),
+                ("Δ rises", ~falls, "blue", "circle"), ("Δ falls", falls, "vermillion", "x"),
             )
         ),
-        title=name, height=330, margin={"t": 64}, legend={"y": 1.01, "font": {"size": 12}},
-        xaxis={**kind, "range": ends, "title": {"text": "before"}, "constrain": "domain"},
-        yaxis={**kind, "range": ends, "title": {"text": "after"}},
+        title=title, x=x, y=y, height=height, margin={"t": 56 if title else 8},
+        legend={"y": 1.01, "font": {"size": 12}}, xaxis={**kind, "range": ends},
+        yaxis={**kind, "range": ends},
     )  # fmt: skip
-
-
-def margin_gain(predicted: np.ndarray, measured: np.ndarray, falls: np.ndarray) -> go.Figure:
-    """Measured gain of the margin against the gain that always holds; every draw lies on the diagonal."""
-    return before_after(predicted, measured, falls, "")
