@@ -73,7 +73,7 @@ def template(theme: str) -> dict[str, Any]:
     c = COLOURS[theme]
     axis = {
         "gridcolor": c["grid"], "zeroline": False, "linecolor": c["faint"], "tickcolor": c["faint"],
-        "ticks": "outside", "ticklen": 4, "showline": True, "automargin": True,
+        "ticks": "outside", "ticklen": 4, "showline": True,
         "title": {"standoff": 8, "font": {"size": 14}}, "tickfont": {"color": c["muted"]},
     }  # fmt: skip
     scene = {
@@ -87,7 +87,8 @@ def template(theme: str) -> dict[str, Any]:
             "paper_bgcolor": c["paper"],
             "plot_bgcolor": c["paper"],
             "colorway": [c[h] for h in HUES],
-            "margin": {"l": 12, "r": 12, "t": 34, "b": 12},
+            # Fixed: measuring labels to find the margin (automargin) is a third of a redraw.
+            "margin": {"l": 60, "r": 16, "t": 44, "b": 50},
             "title": {"font": {"size": 15}, "x": 0.01, "xanchor": "left"},
             "xaxis": axis,
             "yaxis": axis,
@@ -190,7 +191,8 @@ def band(x: np.ndarray, low: np.ndarray, high: np.ndarray, *, hue: str, group: s
 def heatmap(z: np.ndarray, x: Any = None, y: Any = None, name: str = "", **trace: Any) -> dict:
     """A heatmap trace, `z (len(y), len(x))`. Cells that are not finite stay open: see `greyed()`."""
     base = {"type": "heatmap", "z": finite(z), "x": x, "y": y, "name": name, "hoverongaps": False}
-    return merged(base, trace)
+    # "fast": one pixel a cell, scaled by the browser, instead of one rectangle a cell.
+    return merged(base | {"zsmooth": "fast"}, trace)
 
 
 def surface(z: np.ndarray, x: Any = None, y: Any = None, name: str = "", **trace: Any) -> dict:
@@ -312,7 +314,7 @@ def regression_curves(
     read_at: float | None = None,
     symbol: str = "n",
     first: int = 0,
-    height: int = 420,
+    height: int = 384,
     x: str = "n in-context examples",
 ) -> go.Figure:
     """Error measure against the number of examples, one curve a learner, with its band.
@@ -357,16 +359,17 @@ def regression_curves(
     shapes, notes = [], []
     if outside:
         shapes.append(_shade(n[0], n[-1]))
-        notes.append(_note(outside, n[-1], "right"))
+        notes.append(_note(outside, n[-1], "right", line=1))
     if trained_to is not None and trained_to < n[-1]:
         if not outside:
             shapes.append(_shade(trained_to, n[-1]))
-            notes.append(_note("longer than in training", n[-1], "right"))
         shapes.append(_upright(trained_to, "dash"))
-        notes.append(_note(f"k = {trained_to}", trained_to, "right", low=True))
+        notes.append(_note(f"k = {trained_to}", trained_to, "right"))
+        notes.append(_note("longer than in training", n[-1], "right"))
     if read_at is not None:
         shapes.append(_upright(read_at, "dot"))
-        notes.append(_note(f"{symbol} = {read_at:g}", read_at, "left", low=True))
+        right = read_at > 0.85 * n[-1]
+        notes.append(_note(f"{symbol} = {read_at:g}", read_at, "right" if right else "left"))
     span = [np.log10(lowest), np.log10(highest)] if log else [lowest, highest]
     return figure(
         *traces,
@@ -395,13 +398,12 @@ def _upright(x: float, dash: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _note(text: str, x: float, anchor: str, low: bool = False) -> dict[str, Any]:
-    """Words inside the picture, at its top, or at its foot if `low`."""
+def _note(text: str, x: float, anchor: str, line: int = 0) -> dict[str, Any]:
+    """Words at the foot of the picture, `line` lines up."""
     return {
-        "text": text, "xref": "x", "yref": "y domain", "x": x, "y": 0 if low else 1,
-        "xanchor": anchor, "yanchor": "bottom" if low else "top", "showarrow": False,
-        "xshift": -5 if anchor == "right" else 5, "yshift": 3 if low else -3,
-        "font": {"size": 12, "color": token("muted" if low else "amber")},
+        "text": text, "xref": "x", "yref": "y domain", "x": x, "y": 0, "xanchor": anchor,
+        "yanchor": "bottom", "showarrow": False, "xshift": -5 if anchor == "right" else 5,
+        "yshift": 3 + 18 * line, "font": {"size": 12, "color": token("muted")},
     }  # fmt: skip
 
 
@@ -653,13 +655,13 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
         *_slice(r, r.after.energy, "after", axes="2", **span),
         *_marks(r, "before"),
         *_marks(r, "after", axes="2", legend=False),
-        height=452,
+        height=440,
         xaxis={"domain": [0, 0.48], "title": {"text": units[0]}, **plain},
         xaxis2={"domain": [0.52, 1], "title": {"text": units[0]}, "matches": "x", **plain},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
-        yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, **plain},
+        yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "ticks": "", **plain},
         legend=_BELOW,
-        margin={"l": 12, "r": 12, "t": 30, "b": 76},
+        margin={"l": 12, "r": 12, "t": 26, "b": 66},
         annotations=[
             _heading("Before: the pretrained memories", "x", "y"),
             _heading(_after(r), "x2", "y2"),
@@ -776,18 +778,15 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
             textfont={"color": _NIGHT, "size": 11}, hovertemplate="memory %{text}" + off_plane,
         ),
         mark(
-            side.slice_minimum[None], np.zeros(1), "lowest on the slice",
-            ring | {"symbol": "square-open", "size": 24},
-            hovertemplate="lowest point of the slice<br>%{x:.3f}, %{y:.3f}<extra></extra>",
-        ),
-        mark(
-            side.space_minimum[None], np.array([side.space_off_plane]), "lowest in space",
+            side.space_minimum[None], np.array([side.space_off_plane]), "lowest minimum",
             ring | {"symbol": "diamond-open", "size": 27},
             hovertemplate="lowest minimum of the space" + off_plane,
         ),
         mark(
             side.path, side.path_off_plane, "query",
-            {"size": 7, "color": _QUERY, "line": {"color": _WHITE, "width": 1}, "opacity": 1},
+            # The last dot would hide the number of the memory it ends at.
+            {"size": np.r_[9, np.full(max(len(side.path) - 2, 0), 5), 0], "color": _QUERY,
+             "line": {"color": _WHITE, "width": 1}, "opacity": 1},
             uid=f"path-{which}", mode="lines+markers", line={"color": _QUERY, "width": 3},
             hovertemplate="query on its way" + off_plane,
         ),
@@ -799,6 +798,13 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
             hovertemplate="state of the query" + off_plane,
         ),
     ]  # fmt: skip
+    if r.plane.kind != "identity":  # in two dimensions the slice is the space
+        lowest = mark(
+            side.slice_minimum[None], np.zeros(1), "lowest on the slice",
+            ring | {"symbol": "square-open", "size": 24},
+            hovertemplate="lowest point of the slice<br>%{x:.3f}, %{y:.3f}<extra></extra>",
+        )  # fmt: skip
+        traces.insert(2, lowest)
     if few:
         arrows = (
             _arrows(r.before.points, side.points, "moved by W₁", _WHITE, at)

@@ -66,8 +66,9 @@ def open_page(
                 formula = st.container(width="content")
                 if symbols:
                     with st.popover("Symbols", type="tertiary"):
-                        for symbol, meaning in symbols.items():
-                            st.markdown(f"${symbol}$ &nbsp; {meaning}")
+                        st.markdown(
+                            "\n\n".join(f"${k}$ &nbsp; {text}" for k, text in symbols.items())
+                        )
         for notice in panel.notices(name):
             st.warning(notice, icon=":material/link_off:")
     scene = st.container(horizontal=True, key="lab-scenarios", gap="small") if scenarios else None

@@ -120,7 +120,8 @@ def draw(page: str) -> dict[str, Any]:
             continue
         if row.section != section:
             section = row.section
-            st.markdown(f'<p class="lab-section">{section}</p>', unsafe_allow_html=True)
+            if section:
+                st.html(f'<p class="lab-section">{section}</p>')
         current[row.key] = _WIDGETS[type(row)](row, version(page))
     if wanted is not None and wanted != current:
         # Streamlit read a bad value its own way (2.5 as 2). Values set before the second run win over the
@@ -136,31 +137,27 @@ def _touched(row: Control) -> None:
 
 def _number(row: Number, version: int) -> float | int:
     kind = int if row.whole else float
-    # The field holds the value and the URL; the slider only follows it, so the field is made first and the
-    # style sheet puts it on the right.
-    with st.container(
-        horizontal=True, key=f"{row.name}-pair", gap="small", vertical_alignment="bottom"
-    ):
-        value = st.number_input(
-            row.label if not row.slider else f"{row.label}, exact",
-            min_value=kind(row.low),
-            max_value=kind(row.high),
-            value=kind(row.default_of(version)),
-            step=kind(row.step) if row.whole or not row.log else None,
-            format=None if row.whole else "%.6g",
-            key=row.name,
-            help=row.help if not row.slider else None,
-            on_change=_touched,
-            args=(row,),
-            required=row.slider,
-            label_visibility="collapsed" if row.slider else "visible",
-            width=92 if row.slider else "stretch",
-            **BOUND,
-        )
-        if value is None:  # an emptied seed field
-            value = row.default_of(version)
-        if row.slider:
-            _slider(row, value)
+    # The field holds the value and the URL and the slider follows it, so the field is made first; the
+    # panel is a grid whose style sheet puts it on the right. A container for each pair would cost a message.
+    value = st.number_input(
+        f"{row.label}, exact" if row.slider else row.label,
+        min_value=kind(row.low),
+        max_value=kind(row.high),
+        value=kind(row.default_of(version)),
+        step=kind(row.step) if row.whole or not row.log else None,
+        format=None if row.whole else "%.6g",
+        key=row.name,
+        help=None if row.slider else row.help or None,
+        on_change=_touched,
+        args=(row,),
+        required=row.slider,
+        label_visibility="collapsed" if row.slider else "visible",
+        **BOUND,
+    )
+    if value is None:  # an emptied seed field
+        value = row.default_of(version)
+    if row.slider:
+        _slider(row, value)
     return value
 
 
