@@ -626,7 +626,8 @@ def retrieve_batch(
     row, beta = energy_row(energy), check_beta(beta)
     _check_queries(Xi, queries)
     shared = Xi.dim() == 2
-    bias, gram = row.bias(Xi).unsqueeze(-2), Xi @ Xi.mT
+    bias = row.bias(Xi).unsqueeze(-2)
+    gram = Xi @ Xi.mT if gram is None else gram
     current = row.attend(scores := queries @ Xi.mT + bias, beta)
     if targets is None:
         targets = scores.argmax(dim=-1)

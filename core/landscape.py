@@ -35,6 +35,7 @@ from core.hopfield import (
 from core.patterns import LAYOUTS, draw_patterns, gaussian
 from core.reshape import Reshaping, apply, interpolate, reshape
 from core.separation import (
+    bounds_apply,
     largest_norm,
     margin_bound,
     query_margin,
@@ -456,7 +457,7 @@ class Side:
     largest_norm: float
     margin: float  # of the query for the target
     error: float  # |T(x) - xi_mu|, xi_mu the target as stored on this side
-    bounds_apply: bool  # the bounds are theorems about softmax weights: lse_dot only
+    bounds_apply: bool  # whether the bounds are theorems here, see core.separation.bounds_apply
     bound_margin: float  # NaN where they do not apply
     bound_ramsauer: float
     vacuous: bool  # the Ramsauer bound is above 2 m
@@ -592,14 +593,17 @@ def landscape(settings: LandscapeSettings) -> Landscape:
     pick = torch.linspace(0, settings.grid - 1, settings.starts).round().long()
     basin_xs, basin_ys = xs[pick], ys[pick]
     starts = plane.lift(torch.cartesian_prod(basin_ys, basin_xs).flip(1))
-    m_bounds = energy == "lse_dot"
 
     def side(memories: Tensor) -> Side:
         grid = energy_slice(memories, plane, xs, ys, beta, energy)
         path = retrieve(memories, query, beta, energy, target, MAX_STEPS)
         stationary, basins = stationary_points(memories, starts, beta, energy, plane)
         m = float(largest_norm(memories))
-        ramsauer = float(ramsauer_bound(memories, query, beta, target)) if m_bounds else math.nan
+        proven = bounds_apply(memories, energy)
+        bounds = [
+            float(bound(memories, query, beta, target)) if proven else math.nan
+            for bound in (margin_bound, ramsauer_bound)
+        ]
         lowest = int(grid.argmin())
         bottom = torch.stack([xs[lowest % len(xs)], ys[lowest // len(xs)]])
         return Side(
@@ -620,12 +624,10 @@ def landscape(settings: LandscapeSettings) -> Landscape:
             largest_norm=m,
             margin=float(query_margin(memories, query, target)),
             error=float(retrieval_error(memories, query, beta, target, energy)),
-            bounds_apply=m_bounds,
-            bound_margin=float(margin_bound(memories, query, beta, target))
-            if m_bounds
-            else math.nan,
-            bound_ramsauer=ramsauer,
-            vacuous=ramsauer > 2 * m,
+            bounds_apply=proven,
+            bound_margin=bounds[0],
+            bound_ramsauer=bounds[1],
+            vacuous=bounds[1] > 2 * m,
             stationary=stationary,
             basins=basins.reshape(len(basin_ys), len(basin_xs)),
             slice_minimum=bottom.numpy(),

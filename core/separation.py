@@ -218,6 +218,15 @@ threshold tau, `p_nu = max(0, z_nu - tau)` and `z_nu <= z_mu - beta S`. If `p_mu
 `p_nu <= max(0, -beta S)`. And `1 - s <= exp(-s)` for every s. (b) is never below (a).
 """
 
+
+def bounds_apply(Xi: Float[Tensor, "M D"], energy: str) -> bool:
+    """Whether both bounds are theorems for these patterns: lse_l2 needs them to have one norm."""
+    if energy == "lse_l2":
+        squares = Xi.square().sum(dim=-1)
+        return bool(squares.max() - squares.min() <= 1e-9 * squares.max())
+    return energy in BOUNDS_HOLD
+
+
 # ---- Monte-Carlo studies ---------------------------------------------------------------------
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
