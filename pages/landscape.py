@@ -321,21 +321,20 @@ def sides(r: Landscape) -> list[tuple[str, ...]]:
         return number(value) + (" <small>vacuous, above 2m</small>" if vacuous else "")
 
     return [
-        row("Query ends as", lambda e: f"{e.outcome} <small>in {len(e.path) - 1} steps</small>"),
-        row("Energy where it ends", lambda e: number(e.path_energies[-1])),
-        row(f"Separation Δ of memory {mu}", lambda e: number(e.delta[mu])),
-        row("Margin S of the query", lambda e: number(e.margin)),
-        row("Error |T(x) − ξ|", lambda e: number(e.error)),
+        row("Query ends as", lambda e: e.outcome),
+        row("Steps", lambda e: str(len(e.path) - 1)),
+        row("Energy at the end", lambda e: number(e.path_energies[-1])),
+        row(f"Separation Δ<sub>{mu}</sub>", lambda e: number(e.delta[mu])),
+        row("Margin S", lambda e: number(e.margin)),
+        row(f"Error |T(x) − ξ<sub>{mu}</sub>|", lambda e: number(e.error)),
         row(
-            "Bound (a) 2m(M−1) exp(−βS)",
+            "Bound (a), elementary",
             lambda e: bound(e, e.bound_margin, e.bound_margin > 2 * e.largest_norm),
         ),
-        row("Bound (b) Ramsauer, Thm 5", lambda e: bound(e, e.bound_ramsauer, e.vacuous)),
-        row("Lowest on the slice, E", lambda e: number(e.slice_energy)),
-        row(
-            "Lowest in space, E",
-            lambda e: f"{number(e.space_energy)} <small>{number(e.space_off_plane)} off</small>",
-        ),
+        row("Bound (b), Ramsauer Thm 5", lambda e: bound(e, e.bound_ramsauer, e.vacuous)),
+        row("Lowest energy on the slice", lambda e: number(e.slice_energy)),
+        row("Lowest minimum in space", lambda e: number(e.space_energy)),
+        row("its distance off the plane", lambda e: number(e.space_off_plane)),
         row("Memories off the plane, mean", lambda e: number(float(e.off_plane.mean()))),
     ]
 
@@ -347,21 +346,21 @@ def fit(r: Landscape) -> list[tuple[str, ...]]:
     def row(name: str, of: Any) -> tuple[str, ...]:
         return (name, *(of(d) for d in both))
 
-    def of_rank(d: MapDiagnostics) -> str:
-        return f"{d.rank} <small>of t = {d.rows}, D = {d.columns}</small>"
-
     return [
-        row("Rank of the ghosts", of_rank),
+        row("Examples t", lambda d: str(d.rows)),
+        row("Rank of the ghosts", lambda d: str(d.rank)),
         row("Condition number", lambda d: number(d.condition)),
-        row("Residual |W K̃ − K| / |K|", lambda d: number(d.residual)),
-        row("the same if unrelated, √(1 − rank/t)", lambda d: number(d.expected_residual)),
+        row("Relative residual", lambda d: number(d.residual)),
+        row("√(1 − rank/t)", lambda d: number(d.expected_residual)),
     ]
 
 
 def off_plane(r: Landscape) -> str:
     return (
-        f"Off the plane: the query {number(r.query_off_plane)}, the examples "
-        f"{number(float(r.example_off_plane.mean()))} on average. Fainter marks lie farther off. "
+        "The residual is |W₁K̃ − K| / |K|; for examples that have nothing to do with their ghosts "
+        "it would be about √(1 − rank/t). "
+        f"Off the plane lie the query by {number(r.query_off_plane)} and the examples by "
+        f"{number(float(r.example_off_plane.mean()))} on average; fainter marks lie farther off. "
         f"Were memory {r.target} alone moved onto the query, its margin would change by "
         f"|x|² − x·ξ = {number(r.margin_gain_predicted)} *(ours)*."
     )
@@ -395,8 +394,8 @@ def render() -> None:
         PAGE,
         Settings,
         SCENARIOS,
-        lead="A query rolls downhill among stored memories. In-context examples move the memories, "
-        "and the hills with them. Click the picture to place the query.",
+        lead="In-context examples move stored memories, and the wells a query falls into. Click to "
+        "place the query.",
         equation=equation,
         symbols=SYMBOLS,
     )

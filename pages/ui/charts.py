@@ -216,6 +216,21 @@ def greyed(fig: go.Figure) -> go.Figure:
     return fig
 
 
+def home_landscape(
+    energy: np.ndarray, grid: np.ndarray, memories: np.ndarray, path: np.ndarray
+) -> go.Figure:
+    """The picture of the home page: `energy (n, n)` on `grid (n,)`, `memories (M, 2)`, `path (steps, 2)`."""
+    ring = {"size": 11, "line": {"color": token("paper"), "width": 2}}
+    return figure(
+        heatmap(energy, grid, grid, "energy", showscale=False, hoverinfo="skip"),
+        line(*memories.T, "memories", 0, mode="markers", marker=ring),
+        line(*path.T, "query", 1, mode="lines+markers", line={"color": "#ffffff", "dash": "solid"},
+             marker={"color": token("vermillion"), **ring}),
+        height=400, margin={"l": 8, "r": 8, "t": 36, "b": 8},
+        **merged(square(), {"xaxis": {"visible": False}, "yaxis": {"visible": False}}),
+    )  # fmt: skip
+
+
 def finite(values: np.ndarray) -> np.ndarray:
     """The array with every infinity turned to NaN, which plotly leaves out instead of going blank."""
     values = np.asarray(values)
@@ -275,6 +290,7 @@ _LEARNERS = {
     "ridge": 2,
     "averaging": 3,
     "3 nearest neighbours": 4,
+    "nearest neighbours": 4,
     "decision tree": 5,
 }
 
@@ -365,7 +381,7 @@ def regression_curves(
             shapes.append(_shade(trained_to, n[-1]))
         shapes.append(_upright(trained_to, "dash"))
         notes.append(_note(f"k = {trained_to}", trained_to, "right"))
-        notes.append(_note("longer than in training", n[-1], "right"))
+        notes.append(_note(_LONGER, n[-1], "right"))
     if read_at is not None:
         shapes.append(_upright(read_at, "dot"))
         right = read_at > 0.85 * n[-1]
@@ -380,8 +396,12 @@ def regression_curves(
         shapes=shapes,
         annotations=notes,
         hovermode="x unified",
-        margin={"l": 12, "r": 16, "t": 30, "b": 12},
+        margin={"t": 30, "b": 46},
+        meta={"narrow": {"annotations": [note for note in notes if note["text"] != _LONGER]}},
     )  # fmt: skip
+
+
+_LONGER = "longer than in training"
 
 
 def _shade(start: float, end: float) -> dict[str, Any]:
@@ -454,8 +474,14 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
             hovertemplate="truth %{y:.4f}<extra></extra>",
         )
     )  # fmt: skip
+    near = [*look.shown, look.target, look.predictions[model]]
+    near += [look.predictions[n] for n in ("least squares", "ridge") if n in look.predictions]
+    pad = 0.06 * (max(near) - min(near)) or 1.0
+    lowest, highest = min(near) - pad, max(near) + pad
     for name, label in shown.items():
         marker = _learner(name if name != model else "")["marker"]
+        if not lowest <= look.predictions[name] <= highest:
+            label += " (outside the picture)"
         traces.append(
             _trace("scatter", 
                 x=[look.query_along], y=[look.predictions[name]], mode="markers", name=label,
@@ -468,9 +494,10 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
         height=440,
         xaxis={"title": {"text": "x along the task's own direction" if look.slope is not None
                          else "distance to the query"}},
-        yaxis={"title": {"text": "label y"}},
-        legend={"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "font": {"size": 12}},
-        margin={"l": 12, "r": 12, "t": 12, "b": 12},
+        yaxis={"title": {"text": "label y"}, "range": [lowest, highest]},
+        legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom",
+                "font": {"size": 12}},
+        margin={"t": 12, "b": 132},
     )  # fmt: skip
 
 
@@ -511,7 +538,7 @@ def regression_examples(
                 meta={"series": f"error added, {other}"},
             )
         )  # fmt: skip
-    layout: dict[str, Any] = {"yaxis": {"domain": [0.0, 0.94]}}
+    layout: dict[str, Any] = {}
     notes = [_over("Error each example adds", "y")]
     if attention is not None and own is not None:
         rows = np.arange(len(heads))
@@ -521,27 +548,27 @@ def regression_examples(
                 x=number, y=rows, z=attention, xaxis="x2", yaxis="y2", zmin=0, zmax=max(top, 1e-6),
                 name="attention", text=[[h] * look.n_pairs for h in heads],
                 customdata=np.repeat(own[:, None], look.n_pairs, 1),
-                colorbar={"thickness": 10, "len": 0.62, "y": 0, "yanchor": "bottom", "x": 1.01},
+                colorbar={"thickness": 10, "len": 0.6, "y": 0, "yanchor": "bottom", "x": 1.01},
                 hovertemplate="%{text}, example %{x}<br>weight %{z:.4f}"
                 "<br>on the query itself %{customdata:.4f}<extra></extra>",
             )
         )  # fmt: skip
         per_layer = [i for i, h in enumerate(heads) if h.endswith("head 1")]
         layout = {
-            "yaxis": {"domain": [0.72, 0.96], "nticks": 4},
+            "yaxis": {"domain": [0.76, 1], "nticks": 4},
             "yaxis2": {
-                "domain": [0, 0.62], "anchor": "x2", "autorange": "reversed", "tickvals": per_layer,
+                "domain": [0, 0.6], "anchor": "x2", "autorange": "reversed", "tickvals": per_layer,
                 "ticktext": [str(1 + i) for i in range(len(per_layer))], "title": {"text": "layer"},
             },
             "xaxis2": {"anchor": "y2", "matches": "x", "title": {"text": "example"}},
         }  # fmt: skip
-        notes.append(_over(f"Attention of each layer's heads to {tokens} of each example", "y2"))
+        notes.append(_over(f"Attention of every head to {tokens} of the example", "y2"))
     return figure(
         *traces,
         height=440 if attention is None else max(440, 190 + 9 * len(heads)),
         annotations=notes,
-        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
-        margin={"l": 12, "r": 12, "t": 26, "b": 12},
+        legend={"x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
+        margin={"l": 52, "r": 48, "t": 30, "b": 46},
         bargap=0.15,
         **{"xaxis": {"title": {"text": "" if attention is not None else "example"}}, **layout},
     )
@@ -563,9 +590,9 @@ def regression_known(
     value, low, high = ours
     return figure(
         _trace("scatter", 
-            x=best, y=at, mode="markers", name="least squares, same prompts",
+            x=best, y=at, mode="markers", name="ridge at the true noise, same prompts",
             marker={"symbol": "line-ns", "size": 16, "line": {"color": token("muted"), "width": 2}},
-            hovertemplate="least squares %{x:.4f}<extra></extra>",
+            hovertemplate="ridge %{x:.4f}<extra></extra>",
         ),
         _trace("scatter", 
             x=value, y=at, mode="markers", name="ours, measured now",
@@ -580,10 +607,11 @@ def regression_known(
                     "line": {"width": 2.5}},
             hovertemplate="paper %{x:.4f}<extra></extra>",
         ),
-        height=80 + 46 * len(rows),
+        height=86 + 42 * len(rows),
         xaxis={"title": {"text": "pooled R²"}, "range": [lowest, 1.03]},
-        yaxis={"tickvals": at, "ticktext": list(rows), "range": [len(rows) - 0.5, -0.5]},
-        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        yaxis={"tickvals": at, "ticktext": list(rows), "range": [len(rows) - 0.5, -0.5],
+               "automargin": True, "showgrid": False},
+        margin={"l": 20, "t": 30, "b": 46},
     )  # fmt: skip
 
 
@@ -604,7 +632,7 @@ def sweep_lines(
                 hovertemplate=f"{x} %{{x}}<br>{y} %{{y:.4f}}<extra>{name}</extra>",
             )
         )  # fmt: skip
-    return figure(*traces, x=x, y=y, height=420, **axes)
+    return figure(*traces, x=x, y=y, height=400, margin={"b": 46}, **axes)
 
 
 def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.ndarray) -> go.Figure:
@@ -630,7 +658,7 @@ def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.nda
         yaxis={"title": {"text": "pooled R²"}, "range": [max(r2_floor(values), -0.5), 1.03]},
         yaxis2={"overlaying": "y", "side": "right", "type": "log", "showgrid": False,
                 "exponentformat": "power", "dtick": 1},
-        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        margin={"r": 52, "t": 44, "b": 46},
     )  # fmt: skip
 
 
@@ -655,13 +683,13 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
         *_slice(r, r.after.energy, "after", axes="2", **span),
         *_marks(r, "before"),
         *_marks(r, "after", axes="2", legend=False),
-        height=440,
+        height=446,
         xaxis={"domain": [0, 0.48], "title": {"text": units[0]}, **plain},
         xaxis2={"domain": [0.52, 1], "title": {"text": units[0]}, "matches": "x", **plain},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
         yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "ticks": "", **plain},
         legend=_BELOW,
-        margin={"l": 12, "r": 12, "t": 26, "b": 66},
+        margin={"l": 48, "r": 12, "t": 26, "b": 72},
         annotations=[
             _heading("Before: the pretrained memories", "x", "y"),
             _heading(_after(r), "x2", "y2"),
@@ -698,7 +726,7 @@ def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> go.Figur
         xaxis={"title": {"text": units[0]}, **plain},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
         legend=_BELOW,
-        margin={"l": 12, "r": 12, "t": 30, "b": 76},
+        margin={"l": 48, "r": 12, "t": 30, "b": 76},
         annotations=[_heading(title, "x", "y")],
     )
 
@@ -763,23 +791,22 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
     edge = {"color": _NIGHT, "width": 1}
     off_plane = "<br>%{customdata:.3f} off the plane<extra></extra>"
     ring = {"color": _WHITE, "line": {"width": 1.8, "color": _WHITE}, "opacity": 1}
+    numbers = [str(i) for i in range(len(side.points))]
     traces = [
         mark(
             r.example_points, r.example_off_plane, "examples",
-            {"size": 15 if few else 8, "symbol": "square", "color": _EXAMPLE, "line": edge},
+            {"size": 16 if few else 8, "symbol": "square", "color": _EXAMPLE, "line": edge},
             text=[f"{j}, of memory {p}" for j, p in enumerate(r.pairs)],
             hovertemplate="example %{text}" + off_plane,
         ),
         mark(
             side.points, side.off_plane, "memories",
-            {"size": 17 if few else 8, "color": _WHITE, "line": edge},
-            mode="markers+text" if few else "markers",
-            text=[str(i) for i in range(len(side.points))],
-            textfont={"color": _NIGHT, "size": 11}, hovertemplate="memory %{text}" + off_plane,
+            {"size": 17 if few else 8, "color": _WHITE, "line": edge}, text=numbers,
+            hovertemplate="memory %{text}" + off_plane,
         ),
         mark(
             side.space_minimum[None], np.array([side.space_off_plane]), "lowest minimum",
-            ring | {"symbol": "diamond-open", "size": 27},
+            ring | {"symbol": "diamond-open", "size": 27}, showlegend=False,
             hovertemplate="lowest minimum of the space" + off_plane,
         ),
         mark(
@@ -801,11 +828,27 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
     if r.plane.kind != "identity":  # in two dimensions the slice is the space
         lowest = mark(
             side.slice_minimum[None], np.zeros(1), "lowest on the slice",
-            ring | {"symbol": "square-open", "size": 24},
+            ring | {"symbol": "square-open", "size": 24}, showlegend=False,
             hovertemplate="lowest point of the slice<br>%{x:.3f}, %{y:.3f}<extra></extra>",
         )  # fmt: skip
         traces.insert(2, lowest)
+    if legend:  # white on paper would not show: the legend has ink in its place
+        traces += [
+            {
+                "type": "scatter", "x": [None], "y": [None], "name": t["name"], "mode": "markers",
+                "legendgroup": t["legendgroup"], "hoverinfo": "skip", **at,
+                "marker": {"symbol": t["marker"]["symbol"], "size": 12, "color": token("ink"),
+                           "line": {"color": token("ink"), "width": 1.8}},
+            }
+            for t in traces if t["name"].startswith("lowest")
+        ]  # fmt: skip
     if few:
+        # Numbers last, so that no line hides them.
+        traces.append(
+            {"type": "scatter", "x": side.points[:, 0], "y": side.points[:, 1], "mode": "text",
+             "text": numbers, "textfont": {"color": _NIGHT, "size": 11}, "hoverinfo": "skip",
+             "name": "numbers", "legendgroup": "memories", **at, "showlegend": False}
+        )  # fmt: skip
         arrows = (
             _arrows(r.before.points, side.points, "moved by W₁", _WHITE, at)
             if which == "after"
@@ -923,7 +966,7 @@ def landscape_retrieval(r: Landscape, shown: np.ndarray) -> go.Figure:
             **({"dtick": 1} if len(shown) <= 16 else {}),
         },
         yaxis2={"anchor": "x2", "title": {"text": "attention"}, "range": [0, 1.04]},
-        margin={"l": 12, "r": 12, "t": 30, "b": 12},
+        margin={"l": 64, "r": 12, "t": 30, "b": 44},
         bargap=0.25,
         meta={
             "narrow": {
@@ -995,13 +1038,14 @@ def retrieval_error(
              "fillcolor": token("missing"), "opacity": 0.8, "line": {"width": 0}, "layer": "above"}
         )  # fmt: skip
         text = f"vacuous: no error exceeds 2m = {two_m:g}, a bound above it says nothing"
-        a = sweep.bound_margin_quantiles[:, 2]
-        notes = [_note_at(text, top, left=bool(a[0] < a[-1]))]
+        medians = np.stack([q[:, 2] for q, _ in bounds.values()], axis=1)
+        crowded = ((medians > two_m) & (medians < 10**top)).any(axis=1)
+        half = len(x) // 2
+        notes = [_note_at(text, top, left=bool(crowded[:half].sum() < crowded[-half:].sum()))]
     return figure(
         *traces, x=axis, y="|T(x) − ξ<sub>μ</sub>|", height=376, shapes=shapes, annotations=notes,
         margin={"t": 8}, xaxis=_scale(x, ticks), legend={"traceorder": "normal"},
-        yaxis={"type": "log", "dtick": 1, "exponentformat": "power",
-               "range": [_lowest(error), top]},
+        yaxis={**_DECADES, "range": [_lowest(error), top]},
     )  # fmt: skip
 
 
@@ -1027,6 +1071,12 @@ def retrieval_shares(
         x=axis, y="% of draws", height=250, margin={"t": 8}, shapes=[_here(here)],
         xaxis=_scale(sweep.values, ticks), yaxis={"range": [-4, 104], "dtick": 25},
     )  # fmt: skip
+
+
+_DECADES = {
+    "type": "log", "tickvals": [10.0**e for e in range(-8, 3)],
+    "ticktext": [*(f"10⁻{e}" for e in "⁸⁷⁶⁵⁴³²¹"), "1", "10", "100"],
+}  # fmt: skip
 
 
 def _edge(values: np.ndarray) -> np.ndarray:
@@ -1086,7 +1136,7 @@ def phase_map(r: PhaseMap, beta: float, noise: float, ticks: Sequence[float]) ->
         hue = token(OUTCOME_HUES[k])
         traces.append(
             heatmap(
-                np.where(mine, r.share[..., k], np.nan), r.betas, r.noises, name, zmin=0.2, zmax=1,
+                np.where(mine, r.share[..., k], np.nan), r.betas, r.noises, name, zmin=0, zmax=1,
                 xgap=1, ygap=1, colorscale=[[0, token("paper")], [1, hue]], showscale=False,
                 text=_shares_in_words(r, mine), meta={"series": f"share of {name}, where largest"},
                 hovertemplate="β %{x:.3g}, noise %{y:.2g}<br>%{text}<extra></extra>",
@@ -1188,7 +1238,7 @@ def before_after(
     pad = max(0.06 * float(np.ptp(both)), 1e-3)
     ends = [float(both.min()) - pad, float(both.max()) + pad]
     diagonal = [10**e for e in ends] if log else ends
-    kind = {"type": "log", "dtick": 1, "exponentformat": "power"} if log else {}
+    kind = _DECADES if log else {}
     return figure(
         {"type": "scatter", "mode": "lines", "x": diagonal, "y": diagonal, "name": "no change",
          "hoverinfo": "skip", "showlegend": False,

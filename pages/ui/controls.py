@@ -258,7 +258,7 @@ LANDSCAPE: tuple[Control, ...] = (
     ),
     Number(
         page="landscape", key="tolerance", label="Rank tolerance", section="Fine points",
-        default=1e-12, low=1e-15, high=0.9, step=0.5, log=True,
+        default=1e-12, low=1e-15, high=0.1, step=0.5, log=True,
         help="Directions of the ghosts whose singular value is below this share of the largest "
         "one count as absent.",
     ),
@@ -322,12 +322,12 @@ REGRESSION: tuple[Control, ...] = (
         help="The covariate shift: this share of the inputs comes from the other component.",
     ),
     Number(
-        page="regression", key="mean1", label="μ₁ mean of the main component", section="Inputs",
+        page="regression", key="mean1", label="μ₁ main mean", section="Inputs",
         default=-2.0, low=-5.0, high=5.0, step=0.1, when=("covariates", ("mixture",)),
         help="The mean of every coordinate.",
     ),
     Number(
-        page="regression", key="mean2", label="μ₂ mean of the other component", section="Inputs",
+        page="regression", key="mean2", label="μ₂ other mean", section="Inputs",
         default=2.0, low=-5.0, high=5.0, step=0.1, when=("covariates", ("mixture",)),
         help="The mean of every coordinate. Of no effect while w₂ is 0.",
     ),
