@@ -233,7 +233,7 @@ def _band(
     bias = torch.from_numpy(ndtri(below.cpu().numpy()))
     spread = left_out.mean(0) - left_out
     skew = (spread.pow(3).sum(0) / (6 * spread.square().sum(0).pow(1.5))).cpu()
-    ordered = resampled.sort(0).values.cpu()
+    ordered = torch.from_numpy(np.sort(resampled.cpu().numpy(), axis=0))  # 10 x faster than torch
     ends = []
     for tail in ((1 - level) / 2, (1 + level) / 2):
         shifted = bias + float(ndtri(tail))

@@ -6,7 +6,7 @@ which is which. The baselines compute in float64 whatever the prompts' dtype, on
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.prompts import PromptLaw, Prompts, label_noise_variance
+from core.trees import TreeSettings, predict_prefixes
 
 __all__ = [
     "BASELINES",
@@ -314,62 +315,71 @@ class NearestNeighbours:
         return preds
 
 
-def _fit_at_lengths(
-    prompts: Prompts, lengths: tuple[int, ...] | None, make: Callable
+def _trees_at_lengths(
+    prompts: Prompts, lengths: tuple[int, ...] | None, settings: TreeSettings
 ) -> Float[Tensor, "B P"]:
-    xs, ys, queries = (t.detach().cpu().numpy() for t in (prompts.xs, prompts.ys, prompts.queries))
-    n_prompts, n_points, _ = xs.shape
-    preds = np.full((n_prompts, n_points), np.nan)
-    for i in range(n_points) if lengths is None else lengths:
-        if not 0 <= i < n_points:
-            continue
-        for b in range(n_prompts):
-            preds[b, i] = (
-                make().fit(xs[b, :i], ys[b, :i]).predict(queries[b, i : i + 1])[0] if i else 0.0
-            )
-    return torch.from_numpy(preds)
+    n_points = prompts.n_points
+    chosen = range(n_points) if lengths is None else [n for n in lengths if n < n_points]
+    at = np.array(chosen, dtype=np.int64)
+    xs, ys, queries = (tensor.detach().cpu().numpy() for tensor in _in_float64(prompts))
+    preds = np.full(ys.shape, np.nan)
+    preds[:, at] = predict_prefixes(xs, ys, queries, at, settings)
+    return torch.from_numpy(preds).to(prompts.ys.device)
+
+
+def _check_lengths(lengths: tuple[int, ...] | None) -> None:
+    if lengths is not None and any(not isinstance(n, int) or n < 0 for n in lengths):
+        raise ValueError(f"lengths: expected whole numbers >= 0 or None for all, got {lengths!r}.")
 
 
 @dataclass(frozen=True)
 class DecisionTree:
-    """`sklearn.tree.DecisionTreeRegressor` fitted to the pairs seen so far, at some lengths."""
+    """A regression tree fitted to the pairs seen so far; 0 without pairs.
+
+    Equals `sklearn.tree.DecisionTreeRegressor(max_depth, min_samples_leaf=min_leaf)` wherever the
+    best split is unique. Positions outside `lengths` (None for all) are NaN.
+    """
 
     max_depth: int = 4
-    lengths: tuple[int, ...] | None = (1, 2, 5, 10, 15, 20, 30, 40, 50, 75)
-    seed: int = 0
+    min_leaf: int = 1
+    lengths: tuple[int, ...] | None = None
     name: str = "decision tree"
 
-    def __call__(self, prompts: Prompts) -> Float[Tensor, "B P"]:
-        from sklearn.tree import DecisionTreeRegressor
+    def __post_init__(self) -> None:
+        TreeSettings(self.max_depth, self.min_leaf)
+        _check_lengths(self.lengths)
 
-        return _fit_at_lengths(
-            prompts,
-            self.lengths,
-            lambda: DecisionTreeRegressor(max_depth=self.max_depth, random_state=self.seed),
-        )
+    def __call__(self, prompts: Prompts) -> Float[Tensor, "B P"]:
+        return _trees_at_lengths(prompts, self.lengths, TreeSettings(self.max_depth, self.min_leaf))
 
 
 @dataclass(frozen=True)
 class GradientBoosting:
-    """`sklearn.ensemble.GradientBoostingRegressor` on the pairs seen so far, at some lengths."""
+    """Boosted regression trees on the pairs seen so far; 0 without pairs.
+
+    Equals `sklearn.ensemble.GradientBoostingRegressor` of the same settings wherever best splits
+    are unique. Positions outside `lengths` (None for all) are NaN.
+    """
 
     n_trees: int = 50
-    max_depth: int = 4
-    lengths: tuple[int, ...] | None = (5, 15, 30, 50, 75)
-    seed: int = 0
+    max_depth: int = 3
+    learning_rate: float = 0.1
+    min_leaf: int = 1
+    lengths: tuple[int, ...] | None = None
     name: str = "gradient boosting"
 
+    def __post_init__(self) -> None:
+        self._settings()
+        _check_lengths(self.lengths)
+
+    def _settings(self) -> TreeSettings:
+        return TreeSettings(self.max_depth, self.min_leaf, self.n_trees, self.learning_rate)
+
     def __call__(self, prompts: Prompts) -> Float[Tensor, "B P"]:
-        from sklearn.ensemble import GradientBoostingRegressor
+        return _trees_at_lengths(prompts, self.lengths, self._settings())
 
-        return _fit_at_lengths(
-            prompts,
-            self.lengths,
-            lambda: GradientBoostingRegressor(
-                n_estimators=self.n_trees, max_depth=self.max_depth, random_state=self.seed
-            ),
-        )
 
+_SOME_LENGTHS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 75)  # boosting at all takes seconds
 
 # name -> predictor for prompts of a law
 BASELINES: dict[str, Callable[[PromptLaw], Predictor]] = {
@@ -378,7 +388,7 @@ BASELINES: dict[str, Callable[[PromptLaw], Predictor]] = {
     "averaging": lambda law: Averaging(),
     "nearest neighbours": lambda law: NearestNeighbours(),
     "decision tree": lambda law: DecisionTree(law.tree_depth),
-    "gradient boosting": lambda law: GradientBoosting(),
+    "gradient boosting": lambda law: GradientBoosting(lengths=_SOME_LENGTHS),
 }
 
 
@@ -403,20 +413,22 @@ def influence(
             f"position: expected 1 to {n_points - 1} (pairs to leave out one by one), "
             f"got {position}. Draw longer prompts or ask earlier."
         )
-    query, target = (
-        prompts.queries[:, position : position + 1],
-        prompts.targets[:, position:][:, :1],
-    )
+    query = prompts.queries[:, position : position + 1]
+    target = prompts.targets[:, position : position + 1]
     everything = torch.arange(position, device=query.device)
-    kept = everything.expand(position, -1)[~torch.eye(position, dtype=torch.bool)]
+    others = ~torch.eye(position, dtype=torch.bool, device=query.device)
+    kept = everything.expand(position, -1)[others]
     kept = kept.view(position, position - 1)  # row j: all but j
 
     def ask(xs: Tensor, ys: Tensor, query: Tensor, target: Tensor) -> Tensor:
         xs = torch.cat([xs, query], 1)
         ys = torch.cat([ys, torch.zeros_like(target)], 1)  # the query's label is never read
         targets = torch.cat([torch.zeros_like(ys[:, :-1]), target], 1)
+        answer = predictor
+        if isinstance(predictor, DecisionTree | GradientBoosting):
+            answer = replace(predictor, lengths=(ys.shape[1] - 1,))
         parts = [
-            predictor(Prompts(x, y, x, t))[:, -1]
+            answer(Prompts(x, y, x, t))[:, -1]
             for x, y, t in zip(xs.split(batch), ys.split(batch), targets.split(batch), strict=True)
         ]
         return torch.cat(parts)
