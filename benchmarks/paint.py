@@ -4,82 +4,37 @@ prints its slider's value.
     python -m benchmarks.paint                          # every catalogued page, its first slider
     python -m benchmarks.paint landscape:"β inverse temperature" --moves 30
 
-Both clocks are the browser's own: from the pointer's release to the first frame after the last picture
-that changed. Page and floor take turns within one run, so that whatever else the machine does hits both.
+Both clocks are the browser's own: from the pointer's release to the first frame after the last
+picture that changed. Page and floor take turns within one run, so that whatever else the machine does
+hits both.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import socket
 import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
-ROOT = Path(__file__).parents[1]
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--disable-component-update",
-    "--disable-sync",
-]
+from benchmarks.browser import ALL_DRAWN, ROOT, chromium, serve
 
-# Counts from the release to the moment the last change stood on the screen. A chart says itself when it
-# is painted; the floor's text is watched.
+# Counts from the release to the moment the last change stood on the screen. A chart says itself when
+# it is painted; the floor's text is watched.
 WATCH = """() => {
-  const w = (window.watch = { released: 0, painted: 0, long: 0 });
-  const now = () => requestAnimationFrame(() => setTimeout(() => (w.painted = performance.now())));
-  for (const e of ["pointerup", "mouseup"]) document.addEventListener(e, () => { w.released = performance.now(); w.painted = 0; }, true);
-  const floor = document.querySelector("#floor");
-  if (floor) new MutationObserver(now).observe(document.querySelector("[data-testid=stMain]"), { subtree: true, childList: true, characterData: true });
-  else new MutationObserver((all) => { for (const m of all) w.painted = Math.max(w.painted, Number(m.target.dataset.painted)); })
-    .observe(document.body, { subtree: true, attributes: true, attributeFilter: ["data-painted"] });
+  const w = (window.watch = { released: 0, painted: 0 });
+  const release = () => { w.released = performance.now(); w.painted = 0; };
+  for (const e of ["pointerup", "mouseup"]) document.addEventListener(e, release, true);
+  const shown = () => requestAnimationFrame(() => setTimeout(() => (w.painted = performance.now())));
+  const chart = (all) => {
+    for (const m of all) w.painted = Math.max(w.painted, Number(m.target.dataset.painted));
+  };
+  if (document.querySelector("#floor")) {
+    const text = { subtree: true, childList: true, characterData: true };
+    new MutationObserver(shown).observe(document.querySelector("[data-testid=stMain]"), text);
+  } else {
+    const painted = { subtree: true, attributes: true, attributeFilter: ["data-painted"] };
+    new MutationObserver(chart).observe(document.body, painted);
+  }
 }"""
-
-
-@contextmanager
-def serve(script: Path | str, *, port: int | None = None) -> Iterator[str]:
-    """A Streamlit server of its own, ready when yielded; the address without a path."""
-    if port is None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.headless=true"]
-    command += [f"--server.port={port}", "--server.address=127.0.0.1", "--server.fileWatcherType=none"]
-    server = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        address = f"http://127.0.0.1:{port}"
-        wait_healthy(address, server)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-def wait_healthy(address: str, server: subprocess.Popen[bytes], seconds: float = 60) -> None:
-    """Return when the server answers its health check."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if server.poll() is not None:
-            raise RuntimeError(f"the server of {address} ended with status {server.returncode}")
-        try:
-            with urlopen(f"{address}/_stcore/health", timeout=1):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise TimeoutError(f"{address} did not answer within {seconds:g} s")
 
 
 class Subject:
@@ -91,14 +46,10 @@ class Subject:
         slider = page.get_by_role("slider", name=label).first if label else sliders.first
         slider.wait_for(state="attached", timeout=60_000)
         self.thumb = slider.locator("xpath=ancestor::div[@data-rac][1]")  # what the mouse can hold
-        page.wait_for_function(
-            "document.querySelector('#floor') || [...document.querySelectorAll('.lab-chart')].length"
-            " && [...document.querySelectorAll('.lab-chart')].every((e) => e.dataset.painted)",
-            timeout=60_000,
-        )
+        page.wait_for_function(ALL_DRAWN, timeout=60_000)
         self.thumb.scroll_into_view_if_needed()
         page.evaluate(WATCH)
-        self.right = True
+        self.step = 7  # pixels; onward, so that every value is new and no cache answers
 
     def move(self) -> float:
         """Drag the thumb by a little and let go; milliseconds from release to paint."""
@@ -107,13 +58,18 @@ class Subject:
         mouse = self.page.mouse
         mouse.move(x, y)
         mouse.down()
-        mouse.move(x + (12 if self.right else -12), y, steps=3)
-        self.right = not self.right
+        mouse.move(x + self.step, y, steps=3)
+        self._turn(x)
         mouse.up()
         self.page.wait_for_function("window.watch.painted > window.watch.released", timeout=30_000)
         self._settle()
         watch = self.page.evaluate("window.watch")
         return watch["painted"] - watch["released"]
+
+    def _turn(self, x: float) -> None:
+        track = self.thumb.locator("xpath=..").bounding_box()
+        if not track["x"] + 20 < x + self.step < track["x"] + track["width"] - 20:
+            self.step = -self.step + (1 if self.step > 0 else -1)
 
     def _settle(self) -> None:
         last = -1.0
@@ -124,11 +80,8 @@ class Subject:
 def measure(
     address: str, path: str, label: str, floor_address: str, moves: int = 20
 ) -> dict[str, float]:
-    """Medians in milliseconds: `page`, `floor`, `above` (their difference) and the page's 95th percentile."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    """Milliseconds: medians `page` and `floor`, `above` their difference, `p95` of the page."""
+    with chromium() as browser:
         view = {"width": 1280, "height": 900}
         one, two = browser.new_page(viewport=view), browser.new_page(viewport=view)
         one.goto(f"{address}/{path}")
@@ -141,7 +94,6 @@ def measure(
                 taken = subject.move()
                 if i >= 2:  # the first two warm both up
                     times[name].append(taken)
-        browser.close()
     page_ms, floor_ms = (statistics.median(times[k]) for k in ("page", "floor"))
     p95 = sorted(times["page"])[max(0, round(0.95 * moves) - 1)]
     return {"page": page_ms, "floor": floor_ms, "above": page_ms - floor_ms, "p95": p95}
@@ -156,7 +108,7 @@ def main() -> None:
     parser.add_argument("--script", default="app.py")
     args = parser.parse_args()
     names = args.pages or [e.name for e in catalog.PAGES if e is not catalog.HOME]
-    print(f"{'page':28} {'page ms':>8} {'floor':>7} {'above':>7} {'p95':>7}   median of {args.moves}")
+    print(f"{'page':28} {'ms':>8} {'floor':>7} {'above':>7} {'p95':>7}   medians of {args.moves}")
     with serve(ROOT / args.script) as lab, serve(ROOT / "benchmarks/floor.py") as floor:
         for name in names:
             path, _, label = name.partition(":")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamlit.navigation.page import Page
+
+ICON = str(Path(__file__).parent / "ui" / "icon.png")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,19 +99,19 @@ def render(name: str) -> Callable[[], None]:
     return run
 
 
-def navigation() -> dict[str, list[Page]]:
-    """What `st.navigation` wants: the pages under their group headings."""
+def link(entry: Entry) -> Page:
+    """The page as Streamlit knows it, for `st.navigation` and `st.page_link`."""
     import streamlit as st
 
+    return st.Page(
+        render(entry.name), title=entry.title, icon=entry.icon, url_path=entry.name,
+        default=entry is HOME, help=entry.blurb,
+    )  # fmt: skip
+
+
+def navigation() -> dict[str, list[Page]]:
+    """What `st.navigation` wants: the pages under their group headings."""
     groups: dict[str, list[Page]] = {}
-    for e in PAGES:
-        made = st.Page(
-            render(e.name),
-            title=e.title,
-            icon=e.icon,
-            url_path=e.name,
-            default=e is HOME,
-            help=e.blurb,
-        )
-        groups.setdefault(e.group, []).append(made)
+    for entry in PAGES:
+        groups.setdefault(entry.group, []).append(link(entry))
     return groups

@@ -1,10 +1,80 @@
-"""Home."""
+"""Home: what the lab is, one landscape to play with, and the map of all pages."""
 
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
 import streamlit as st
 
-from pages.ui import frame
+from pages import catalog
+from pages.ui import charts, frame
+from pages.ui.chart_view import Frames, chart_view
+
+LEAD = """
+When a transformer answers from examples in its prompt, its attention does what an associative memory does:
+it retrieves. Here the examples reshape the memories and you watch the landscape move. Every page states its
+equation and its claim, shows the numbers behind the picture, and says what would refute it.
+"""
+
+BETA = 6.0
+QUERY = np.array([0.18, 0.05])
 
 
 def render() -> None:
     frame.style()
-    st.write("home")
+    with st.container(key="lab-home", horizontal=True, gap="large"):
+        with st.container(key="lab-home-words"):
+            st.html('<h1 class="lab-h1">Reshape Lab</h1>')
+            st.markdown(f"**In-context learning as associative memory.** {LEAD}")
+            first = next(e for e in catalog.PAGES if e is not catalog.HOME)
+            st.page_link(
+                catalog.link(first),
+                label=f"Start with: {first.title}",
+                icon=":material/arrow_forward:",
+            )
+        with st.container(key="lab-home-picture"):
+            _picture()
+    for group, entries in groupby(
+        (e for e in catalog.PAGES if e is not catalog.HOME), key=lambda e: e.group
+    ):
+        st.html(f'<h2 class="lab-group">{group}</h2>')
+        with st.container(horizontal=True, key=f"lab-map-{group.lower()}", gap="medium"):
+            for e in entries:
+                with st.container(border=True, width=380, gap="xsmall", key=f"lab-card-{e.name}"):
+                    st.page_link(catalog.link(e), label=f"**{e.title}**", icon=e.icon)
+                    st.html(f'<p class="lab-card-blurb">{e.blurb}</p>')
+
+
+def _picture() -> None:
+    grid = np.linspace(-1.25, 1.25, 61)
+    angles = np.pi / 2 + 2 * np.pi * np.arange(5) / 5
+    memories = np.stack([np.cos(angles), np.sin(angles)], -1)
+    energy, path = landscape(BETA, QUERY, memories, grid)
+    steps = range(len(path))
+    frames = Frames(
+        data=[{2: {"x": path[: i + 1, 0], "y": path[: i + 1, 1]}} for i in steps],
+        labels=[f"step {i} of {len(path) - 1}" for i in steps],
+        pause=500,
+    )
+    chart_view(
+        charts.home_landscape(energy, grid, memories, path), key="home-landscape", frames=frames,
+        alt="Energy of five memories on a circle; a query started between two of them rolls into a well.",
+    )  # fmt: skip
+
+
+def landscape(beta: float, query: np.ndarray, memories: np.ndarray, grid: np.ndarray):
+    """`lse_dot_energy` on a square grid and the retrieval path, in numpy so that home stays free of torch.
+
+    Equals `core.hopfield` (tested): energy up to its constant, path exactly.
+    """
+    states = np.stack(np.meshgrid(grid, grid), -1)
+    scores = beta * states @ memories.T
+    top = scores.max(-1)
+    lse = (top + np.log(np.exp(scores - top[..., None]).sum(-1))) / beta
+    energy = (states**2).sum(-1) / 2 - lse
+    path = [query]
+    while len(path) < 12 and (len(path) < 2 or np.linalg.norm(path[-1] - path[-2]) > 1e-3):
+        weights = np.exp(beta * memories @ path[-1])
+        path.append(weights @ memories / weights.sum())
+    return energy, np.array(path)

@@ -1,0 +1,48 @@
+# make run     the lab on http://localhost:8501
+# make test    every test, the browser's too; screenshots in ci-output/
+# make lint    style and types
+# make bench   the figures of the README's speed table
+# make pictures  the README's screenshots, into docs/
+#
+# The first call builds .venv; later calls only look at the stamp of the requirements.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+PORT ?= 8501
+VENV := .venv
+BIN := $(VENV)/bin
+APT := apt-get install -y --no-install-recommends
+
+.PHONY: run test lint bench pictures clean
+
+run: $(VENV)/run.stamp
+	$(BIN)/streamlit run app.py --server.port $(PORT)
+
+test: $(VENV)/test.stamp lint
+	$(BIN)/pytest
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/test.stamp
+	for b in benchmarks/[a-z]*.py; do grep -q __main__ $$b && $(BIN)/python -m benchmarks.$$(basename $$b .py) || true; done
+
+pictures: $(VENV)/test.stamp
+	$(BIN)/python -m benchmarks.pictures docs
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) || (rm -rf $(VENV) && apt-get update -q && $(APT) python3-venv && $(PYTHON) -m venv $(VENV))
+
+$(VENV)/run.stamp: requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -r requirements.txt
+	touch $@
+
+$(VENV)/test.stamp: requirements.txt requirements-dev.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -r requirements-dev.txt
+	command -v chromium >/dev/null || (apt-get update -q && $(APT) chromium)
+	touch $(VENV)/run.stamp $@
+
+clean:
+	rm -rf $(VENV) ci-output
