@@ -23,11 +23,13 @@ import streamlit as st
 from pages.ui import uploads
 
 if TYPE_CHECKING:
+    from core.curves import Curve
     from core.landscape import Landscape
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
     from core.reshape import ReshapingStudy
     from core.separation import ErrorStudy, PhaseMap
+    from core.sweep_table import SweepTable
     from models.folder import Config
     from models.predictor import TransformerPredictor
 
@@ -54,8 +56,12 @@ def landscape(table: str | bytes | None, **settings: Any) -> Landscape:
 
 # ---- regression and checkpoints ----------------------------------------------------------------
 
-Band = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""A measure and the lower and upper end of its band."""
+METRICS = {
+    "pooled R²": "pooled R2",
+    "within-task R²": "within-task R2",
+    "mean squared error": "MSE",
+}
+"""What pages call a measure, and what `core.curves` does."""
 
 ZOO: Path | None = None
 """Where the checkpoints lie; None is the zoo's own folder. Tests point it elsewhere."""
@@ -234,35 +240,35 @@ def _checkpoint_piece(
     return np.concatenate([p.numpy() for p in _workers().map(_predictor, shares)])
 
 
-def curve(
-    who: str,
-    draw: Draw,
-    measure: str,
-    tick: Callable[[int], None] | None = None,
-) -> Band:
-    """Error measure at n = 1, 2, ... with its 95 % band over prompts, each `(P - 1,)`."""
-    preds = answers(who, draw, tick)
-    return _curve(_key(who), draw, measure, preds)
+def curve(who: str, draw: Draw, measure: str, tick: Callable[[int], None] | None = None) -> Curve:
+    """`core.curves.curve` of a learner: the measure after 0, 1, 2, ... examples and its 95 % band."""
+    return _curve(who, _key(who), draw, measure, answers(who, draw, tick))
 
 
 @shared(256)
-def _curve(
-    key: str,
-    draw: Draw,
-    measure: str,
-    _preds: np.ndarray,
-) -> Band:
-    y = prompts(draw).targets.numpy()
-    rng = np.random.default_rng(draw.seed)
-    w = rng.multinomial(draw.n_prompts, np.full(draw.n_prompts, 1 / draw.n_prompts), 400).astype(
-        float
+def _curve(name: str, key: str, draw: Draw, measure: str, _preds: np.ndarray) -> Curve:
+    import torch
+
+    from core.curves import curve
+
+    generator = torch.Generator().manual_seed(draw.seed)
+    return curve(
+        name, torch.from_numpy(_preds), prompts(draw), METRICS[measure], generator=generator
     )
-    w = np.concatenate([np.ones((1, draw.n_prompts)), w])
-    e2 = w @ (y - _preds) ** 2
-    tot = w @ y**2 - (w @ y) ** 2 / draw.n_prompts
-    v = e2 / draw.n_prompts if measure == "mean squared error" else 1 - e2 / tot
-    lo, hi = np.nanquantile(v[1:], [0.025, 0.975], axis=0)
-    return v[0, 1:], lo[1:], hi[1:]
+
+
+@shared(32)
+def difference(who: str, other: str, root: str, draw: Draw, measure: str) -> Curve:
+    """`core.curves.difference`: measure of one learner minus that of the other, on the same prompts."""
+    import torch
+
+    from core.curves import difference
+
+    ours, theirs = (torch.from_numpy(answers(w, draw)) for w in (who, other))
+    generator = torch.Generator().manual_seed(draw.seed)
+    return difference(
+        f"{who} - {other}", ours, theirs, prompts(draw), METRICS[measure], generator=generator
+    )
 
 
 def ridge_is_least_squares(law: PromptLaw) -> bool:
@@ -339,6 +345,14 @@ def _key(who: str) -> str:
     """Who answers, in the key of a cache: an upload is known by its sums, not by its name."""
     upload = uploads.current() if who == uploads.NAME else None
     return upload.key if upload else f"{zoo_folder()}/{who}"
+
+
+@shared(4)
+def sweep_table(table: str | bytes) -> SweepTable:
+    """`core.sweep_table.parse` of an uploaded or pasted sweep."""
+    from core.sweep_table import parse
+
+    return parse(table)
 
 
 # ---- retrieval error -----------------------------------------------------------------------------

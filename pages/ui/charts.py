@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from core.landscape import Landscape
     from core.one_prompt import OnePrompt
     from core.separation import ErrorStudy, PhaseMap
+    from core.sweep_table import SweepCurve
 
 # Okabe and Ito's hues, which stay apart under every common colour blindness, moved in lightness until each
 # has at least 3:1 against its background.
@@ -135,7 +136,9 @@ def figure(
     """
     base: dict[str, Any] = {"height": height, "title": {"text": title}}
     base |= {f"{n}axis": {"title": {"text": text}} for n, text in (("x", x), ("y", y)) if text}
-    return go.Figure(data=list(traces), layout=merged(base, layout), _validate=CHECKED)
+    fig = go.Figure(data=list(traces), layout=merged(base, layout), _validate=CHECKED)
+    fig._layout.pop("template", None)  # plotly's own; ours comes with the theme
+    return fig
 
 
 def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -615,24 +618,15 @@ def regression_known(
     )  # fmt: skip
 
 
-def sweep_lines(
-    x: str,
-    y: str,
-    curves: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
-    **axes: Any,
-) -> go.Figure:
-    """A sweep's table: per curve x, value, lower and upper end."""
+def sweep_lines(axis: str, curves: Sequence[SweepCurve], **layout: Any) -> go.Figure:
+    """The curves of a sweep's table along one of its columns, each with its band."""
     traces: list[Any] = []
-    for i, (name, (at, value, low, high)) in enumerate(curves.items()):
-        if np.isfinite(low).all() and (low < high).any():
-            traces.append(band(at, low, high, hue=HUES[i % len(HUES)], group=name))
-        traces.append(
-            _trace("scatter", 
-                x=at, y=value, name=name, legendgroup=name, mode="lines+markers", **series(i),
-                hovertemplate=f"{x} %{{x}}<br>{y} %{{y:.4f}}<extra>{name}</extra>",
-            )
-        )  # fmt: skip
-    return figure(*traces, x=x, y=y, height=400, margin={"b": 46}, **axes)
+    for i, c in enumerate(curves):
+        traces += [
+            band(c.x, finite(c.low), finite(c.high), hue=HUES[i % len(HUES)], group=c.name),
+            line(c.x, c.values, c.name, i, mode="lines+markers"),
+        ]
+    return figure(*traces, x=axis, height=420, margin={"t": 30}, **layout)
 
 
 def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.ndarray) -> go.Figure:

@@ -298,6 +298,16 @@ REGRESSION: tuple[Control, ...] = (
         "paste a small CSV.",
     ),
     Choice(
+        page="regression", key="axis", label="Along", section="File", default="what varies most",
+        when=("view", ("sweep file",)),
+        options=(
+            "what varies most", "n_examples", "w2", "mean1", "mean2", "mean_spread", "random_share",
+            "input_scale", "spectrum_power", "accuracy", "corruption_size", "similarity", "n_dims",
+            "sparsity", "tree_depth", "hidden",
+        ),
+        help="The column drawn to the right. All other columns that vary tell curves apart.",
+    ),
+    Choice(
         page="regression", key="checkpoint", label="Checkpoint", section="Model", options=(),
         more=_checkpoints, default=_first_checkpoint(),
         when=("view", ("curves", "one prompt", "known numbers")),
@@ -382,7 +392,7 @@ REGRESSION: tuple[Control, ...] = (
     Choice(
         page="regression", key="measure", label="Measure", section="Reading",
         default="pooled R²", options=("pooled R²", "within-task R²", "mean squared error"),
-        when=("view", ("curves", "positions", "training law")),
+        when=("view", ("curves", "positions", "training law", "sweep file")),
         help="Pooled over tasks, as the paper does: 80 % of the variance of y is then the mean "
         "direction of the inputs, which flatters. Within-task R² takes each prompt's mean out.",
     ),

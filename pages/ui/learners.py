@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pages.ui import cache
-from pages.ui.cache import Band, Draw
+from pages.ui.cache import Draw
 from pages.ui.progress import Progress
 
 if TYPE_CHECKING:
+    from core.curves import Curve
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw
     from models.folder import Config
@@ -54,8 +55,8 @@ def ready(wait: Progress, learners: Iterable[str]) -> None:
 
 def curves(
     learners: Mapping[str, str], draw: Draw, measure: str, wait: Progress
-) -> dict[str, Band]:
-    """`{title: learner}` to `{title: value and band at n = 1, 2, ...}`, all on the same prompts."""
+) -> dict[str, Curve]:
+    """`{title: learner}` to `{title: its curve}`, all on the same prompts."""
     ready(wait, learners.values())
     slow = [w for w in learners.values() if not w.startswith("baseline: ") or w in SLOW]
     wait.total = draw.n_prompts * len(slow)
@@ -100,19 +101,19 @@ def at_length(
     seed: int,
     measure: str,
     wait: Progress,
-) -> dict[str, Band]:
-    """Value and band of each learner at `(law, n)`: prompts of exactly n examples, so that shares of
-    labels are exact; one point a law."""
+) -> dict[str, np.ndarray]:
+    """`(3, len(laws))`: value, low and high of each learner after n examples of each `(law, n)`. Prompts have
+    exactly n examples, so that shares of labels are exact."""
     ready(wait, learners.values())
     asked = [w for w in learners.values() if not w.startswith("baseline: ")]
     wait.total = len(asked) * n_prompts * sum(n for _, n in laws)
-    found: dict[str, Any] = {name: [] for name in learners}
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in learners}
     for law, n in laws:
         draw = Draw(law, n_prompts, n, seed)
         for name, w in learners.items():
             tick = (lambda done, n=n: wait.tick(n * done)) if w in asked else None
-            found[name].append([v[-1] for v in cache.curve(w, draw, measure, tick)])
-    return {name: tuple(np.array(rows).T) for name, rows in found.items()}
+            found[name].append(cache.curve(w, draw, measure, tick).at(n))
+    return {name: np.array(rows).T for name, rows in found.items()}
 
 
 def shifted(law: PromptLaw, shares: Sequence[float]) -> list[PromptLaw]:

@@ -1,0 +1,1 @@
+"""The pictures of the regression page, one module each."""
