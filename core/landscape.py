@@ -163,14 +163,17 @@ def _orthonormal(directions: Float[Tensor, "K D"]) -> Float[Tensor, "D 2"]:
     return torch.stack(chosen, dim=1)
 
 
+def _whole_plane(points: Float[Tensor, "N 2"]) -> Plane:
+    return Plane("identity", points.new_zeros(2), torch.eye(2, dtype=points.dtype))
+
+
 def plane_through(points: Float[Tensor, "3 D"]) -> Plane:
     """The plane through three points, centred on them; first axis from the first to the second.
 
     For D = 2 the plane itself: origin 0 and the coordinate axes.
     """
-    D = points.shape[1]
-    if D == 2:
-        return Plane("identity", points.new_zeros(2), torch.eye(2, dtype=points.dtype))
+    if points.shape[1] == 2:
+        return _whole_plane(points)
     basis = _orthonormal(points[1:] - points[0])
     return Plane("query", points.mean(dim=0), basis)
 
@@ -181,7 +184,7 @@ def principal_plane(points: Float[Tensor, "N D"]) -> Plane:
     Signs are fixed so that the largest loading of each axis is positive.
     """
     if points.shape[1] == 2:
-        return plane_through(points)
+        return _whole_plane(points)
     origin = points.mean(dim=0)
     _, _, axes = torch.linalg.svd(points - origin, full_matrices=False)
     signs = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True)).sign()

@@ -312,10 +312,8 @@ def default_values(vary: str) -> tuple[float, ...]:
             return tuple(np.geomspace(0.5, 200, 25).tolist())
         case "noise":
             return tuple(np.linspace(0, 2, 21).tolist())
-        case "patterns":
-            return (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-        case "dimension":
-            return (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+        case "patterns" | "dimension":
+            return tuple(float(size) for size in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64))
     raise ValueError(f"cannot vary {vary!r}; choose one of {', '.join(VARIABLES)}")
 
 

@@ -1,10 +1,25 @@
 """Answers known by other means than the code under test: numpy and scipy, loops, constructions."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jaxtyping
 import numpy as np
 import torch
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 from torch import Tensor
+
+
+@contextmanager
+def run_time_types_off() -> Iterator[None]:
+    """Calls as in the app, where jaxtyping and beartype do not refuse an argument first."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def generator(seed: int) -> torch.Generator:
