@@ -119,3 +119,31 @@ def at_length(
 def shifted(law: PromptLaw, shares: Sequence[float]) -> list[PromptLaw]:
     """The law with each of these mixture weights."""
     return [replace(law, w2=float(w2)) for w2 in shares]
+
+
+def law_in_words(config: Config) -> str:
+    """The training law of a checkpoint: its inputs, its labels, its prompts."""
+    from models.law import training_prompt_law
+
+    law = training_prompt_law(config)
+    if law.random_share:
+        inputs = (
+            f"x ~ N({_signed(law.mean1)}, I) or N({_signed(law.mean2)}, I), mixed at a random share in "
+            f"{law.random_share:.0%} of the prompts"
+        )
+        if law.mean_spread:
+            inputs += f", all inputs of a prompt shifted by N(0, {law.mean_spread:g}²)"
+    else:
+        inputs = f"x ~ N({_signed(law.mean1)}, I)"
+    labels = {
+        "linear": "y = β·x with β ~ N(0, I)",
+        "sparse linear": f"y = β·x, {law.sparsity} entries of β not zero",
+        "decision tree": f"y from a decision tree of depth {law.tree_depth}",
+        "relu net": f"y from a ReLU net with {law.hidden} hidden units",
+    }[law.task]
+    where = ", begun at random positions" if config.law.positions == "offset" else ""
+    return f"{inputs} in {law.n_dims} dimensions; {labels}; {config.law.n_examples} points a prompt{where}"
+
+
+def _signed(x: float) -> str:
+    return f"{x:g}".replace("-", "−")
