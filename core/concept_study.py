@@ -165,27 +165,27 @@ class ConceptSettings:
         _whole("seed", self.seed, 0, 2**31 - 1)
         _member("keys", self.keys, KEY_LAWS)
         _member("kernel", self.kernel, KERNELS)
-        _within("correlation", self.correlation, 0, 0.999)
-        _within("scale", self.scale, 1e-3, 100)
-        _within("noise", self.noise, 0, 100)
+        _within("correlation", self.correlation, 0.0, 0.999)
+        _within("scale", self.scale, 1e-3, 100.0)
+        _within("noise", self.noise, 0.0, 100.0)
         _within("weight_precision", self.weight_precision, 1e-6, 1e6)
         if self.ridge_penalty is not None:
             _within("ridge_penalty", self.ridge_penalty, NO_NOISE, 1e6)
-        _within("length", self.length, 1e-2, 100)
+        _within("length", self.length, 1e-2, 100.0)
         _within("kappa", self.kappa, 1e-3, 1e3)
         for name in ("irrelevant", "contradicting"):
-            _within(name, getattr(self, name), 0, 1)
+            _within(name, getattr(self, name), 0.0, 1.0)
         if self.irrelevant + self.contradicting > 1:
             raise ValueError(
                 f"irrelevant and contradicting are shares of the same examples: expected a sum "
                 f"of at most 1, got {self.irrelevant + self.contradicting:.3g}; lower one of them"
             )
-        _within("opposition", self.opposition, -1, 1)
+        _within("opposition", self.opposition, -1.0, 1.0)
         if self.position is not None:
             _whole("position", self.position, 1, self.examples)
-        _within("reshape_ridge", self.reshape_ridge, 0, 1e6)
+        _within("reshape_ridge", self.reshape_ridge, 0.0, 1e6)
         if self.reshape_tolerance is not None:
-            _within("reshape_tolerance", self.reshape_tolerance, 0, 0.999)
+            _within("reshape_tolerance", self.reshape_tolerance, 0.0, 0.999)
 
     @property
     def assumed_ridge(self) -> float:
@@ -601,6 +601,6 @@ def _whole(name: str, value: object, low: int, high: int) -> None:
         raise ValueError(f"{name}: expected a whole number in {low}..{high}, got {value!r}")
 
 
-def _within(name: str, value: float, low: float, high: float) -> None:
-    if not (isinstance(value, (int, float)) and low <= value <= high):
+def _within(name: str, value: object, low: float, high: float) -> None:
+    if not isinstance(value, int | float) or not low <= value <= high:
         raise ValueError(f"{name}: expected a number in [{low:g}, {high:g}], got {value!r}")

@@ -52,7 +52,7 @@ MOST_SCORES = 100_000_000  # of all swaps at the longest length: about a second 
 
 
 def log10_bound(
-    t: np.ndarray | float, gamma: float, c0: float = 1.0, lipschitz: float = 1.0
+    t: np.ndarray | float | int, gamma: float, c0: float = 1.0, lipschitz: float = 1.0
 ) -> np.ndarray:
     """Decimal logarithm of `bound`, finite for every Gamma."""
     for name, value in (("gamma", gamma), ("c0", c0), ("lipschitz", lipschitz)):
@@ -61,18 +61,18 @@ def log10_bound(
     size = c0 * lipschitz
     constant = math.log10(size) if size > 0 else -math.inf
     constant += math.log10(4 * gamma + 1) + 2 * gamma / math.log(10)
-    return constant - np.log10(np.asarray(t, dtype=float))
+    return np.asarray(constant - np.log10(np.asarray(t, dtype=float)))
 
 
 def bound(
-    t: np.ndarray | float, gamma: float, c0: float = 1.0, lipschitz: float = 1.0
+    t: np.ndarray | float | int, gamma: float, c0: float = 1.0, lipschitz: float = 1.0
 ) -> np.ndarray:
     """`M C0 (4 Gamma + 1) e^(2 Gamma) / t`; inf where it overflows (see `log10_bound`)."""
     with np.errstate(over="ignore"):
-        return np.power(10.0, log10_bound(t, gamma, c0, lipschitz))
+        return np.asarray(np.power(10.0, log10_bound(t, gamma, c0, lipschitz)))
 
 
-def sharpest(t: np.ndarray | float, gamma: float, c0: float = 1.0) -> np.ndarray:
+def sharpest(t: np.ndarray | float | int, gamma: float, c0: float = 1.0) -> np.ndarray:
     """Largest change of the output by one swap, over all that meets the hypotheses *(ours)*.
 
     With weights p and p' <= p of the swapped pair and m the mean of the other values, the change is
@@ -85,7 +85,7 @@ def sharpest(t: np.ndarray | float, gamma: float, c0: float = 1.0) -> np.ndarray
     root = math.exp(gamma)
     best = (root - math.sqrt(2)) / (math.sqrt(2) - 1 / root)  # R in units of b
     others = np.clip(best, t - 1, (t - 1) * root**2)
-    return c0 * (2 / (1 + others / root**2) - 1 / (1 + others))
+    return np.asarray(c0 * (2 / (1 + others / root**2) - 1 / (1 + others)))
 
 
 def log10_needed(gamma: float) -> float:

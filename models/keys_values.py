@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.gpt2_regressor import GPT2Regressor
 from models.one_layer_attention import OneLayerAttention
@@ -74,47 +74,67 @@ def layer_states(
     model: Model,
     xs: Float[Tensor, "B t D"],
     ys: Float[Tensor, "B t"],
-    queries: Float[Tensor, "B Q D"],
+    queries: Float[Tensor, "B Q D"] | None = None,
     counts: Int[Tensor, " Q"] | None = None,
 ) -> LayerStates:
-    """Keys, values and queries of every layer. `counts` defaults to all t pairs for every query.
+    """Keys, values and queries of every layer.
 
-    Raises ValueError if t pairs do not fit the positions of a GPT-2, or a count exceeds t.
+    Query q is asked after the first `counts[q]` pairs (all t by default). Without `queries` the
+    inputs are asked at their own places, `xs[:, counts]` (every x by default): the same answers as
+    `queries=xs[:, counts]` from one pass over fewer tokens. Raises ValueError if t pairs do not fit
+    the positions of a GPT-2, or a count is out of range.
     """
-    n_pairs, n_asked = xs.shape[1], queries.shape[1]
+    n_pairs = xs.shape[1]
+    n_asked = (n_pairs if counts is None else len(counts)) if queries is None else queries.shape[1]
     if counts is None:
-        counts = torch.full((n_asked,), n_pairs, device=xs.device)
-    if counts.shape != (n_asked,) or bool(((counts < 0) | (counts > n_pairs)).any()):
-        raise ValueError(f"counts: expected {n_asked} numbers in 0..{n_pairs}, one for each query")
+        whole = torch.full((n_asked,), n_pairs, device=xs.device)
+        counts = torch.arange(n_asked, device=xs.device) if queries is None else whole
+    most = n_pairs - 1 if queries is None else n_pairs
+    if counts.shape != (n_asked,) or bool(((counts < 0) | (counts > most)).any()):
+        raise ValueError(f"counts: expected {n_asked} numbers in 0..{most}, one for each query")
     if isinstance(model, OneLayerAttention):
-        return _one_layer_states(model, xs, ys, queries, counts)
-    check_pairs(model, n_pairs)
-    backbone, n_tokens = model.backbone, 2 * n_pairs
-    hidden = torch.cat((model.embed(xs, ys), model.read_in(queries)), dim=1)
-    hidden = hidden + backbone.wpe(_positions(n_pairs, counts))
-    mask = _mask(n_pairs, counts, hidden)
+        asked_inputs = xs[:, counts] if queries is None else queries
+        return _one_layer_states(model, xs, ys, asked_inputs, counts)
+
+    backbone = model.backbone
     blocks: Any = backbone.h  # GPT2Block each, which nn.ModuleList hides from the type checker
     beta = float(blocks[0].attn.scaling)
-    layers, residual = [], [hidden[:, n_tokens:]]
+    if queries is None:  # x tokens of an ordinary causal pass, the last of which ends it
+        n_pairs -= 1
+        check_pairs(model, n_pairs)
+        hidden = model.embed(xs, ys)[:, :-1] + backbone.wpe.weight[: 2 * n_pairs + 1]
+        asked, mask = 2 * counts, None
+    else:
+        check_pairs(model, n_pairs)
+        hidden = torch.cat((model.embed(xs, ys), model.read_in(queries)), dim=1)
+        hidden = hidden + backbone.wpe(_positions(n_pairs, counts))
+        asked = torch.arange(2 * n_pairs, hidden.shape[1], device=xs.device)
+        mask = _mask(n_pairs, counts, hidden)
+    n_tokens = 2 * n_pairs
+    layers, residual = [], [hidden[:, asked]]
     for block in blocks:
         q, k, v = _split(block, block.ln_1(hidden))  # (B, H, T + Q, d)
-        weights = (beta * q @ k.mT + mask).softmax(-1)
-        hidden = hidden + block.attn.c_proj((weights @ v).transpose(1, 2).flatten(2))
-        again = _split(block, block.ln_1(hidden[:, n_tokens:]))[0]
-        layers.append((q, k, v, again))
+        retrieved = nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, scale=beta
+        )
+        hidden = hidden + block.attn.c_proj(retrieved.transpose(1, 2).flatten(2))
+        again = _split(block, block.ln_1(hidden[:, asked]))[0]
+        memory = (part[..., :n_tokens, :] for part in (k, v))
+        layers.append((*memory, *(part[..., asked, :] for part in (q, k, v)), again))
         hidden = hidden + block.mlp(block.ln_2(hidden))
-        residual.append(hidden[:, n_tokens:])
-    q, k, v, again = (torch.stack(parts, dim=1) for parts in zip(*layers, strict=True))
+        residual.append(hidden[:, asked])
+    parts = [torch.stack(part, dim=1) for part in zip(*layers, strict=True)]
     answers = model.read_out(backbone.ln_f(residual[-1]))[..., 0] * model.config.target_scale
+    token = torch.arange(n_tokens, device=xs.device)
     return LayerStates(
-        keys=k[..., :n_tokens, :],
-        values=v[..., :n_tokens, :],
-        queries=q[..., n_tokens:, :],
-        own_keys=k[..., n_tokens:, :],
-        own_values=v[..., n_tokens:, :],
-        queries_after=again,
+        keys=parts[0],
+        values=parts[1],
+        queries=parts[2],
+        own_keys=parts[3],
+        own_values=parts[4],
+        queries_after=parts[5],
         residual=torch.stack(residual, dim=1),
-        seen=mask[n_tokens:, :n_tokens] == 0,
+        seen=token[None] < 2 * counts[:, None],
         beta=beta,
         predictions=answers,
     )

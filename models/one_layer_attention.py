@@ -157,6 +157,18 @@ class OneLayerAttention(nn.Module):
         scores = self.beta * self.queries(queries) @ self.keys(xs).transpose(-1, -2)  # (B, Q, T)
         return self.read(scores.softmax(-1) @ self.values(xs, ys))
 
+    def head(
+        self, xs: Float[Tensor, "B P D"], ys: Float[Tensor, "B P"]
+    ) -> tuple[Float[Tensor, "B P K"], Float[Tensor, "B P K"], Float[Tensor, "B P"]]:
+        """Queries times beta, keys, and values as read out: what `core.generalization` measures.
+
+        The prediction is `softmax(queries @ keys) @ values`, in the units of y. Inputs of any float
+        dtype are taken.
+        """
+        dtype = self.log_beta.dtype
+        xs, ys = xs.to(dtype), ys.to(dtype)
+        return self.beta * self.queries(xs), self.keys(xs), self.read(self.values(xs, ys))
+
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors."""
         folder = Path(folder)

@@ -91,7 +91,7 @@ def test_spectrum_is_of_the_covariance_shown():
 
 @pytest.mark.parametrize(
     ("irrelevant", "contradicting", "opposition"),
-    [(0.2, 0.3, -1.0), (0.0, 0.5, 0.0), (0.6, 0, 0.5)],
+    [(0.2, 0.3, -1.0), (0.0, 0.5, 0.0), (0.6, 0.0, 0.5)],
 )
 def test_a_biased_concept_is_the_mixture_by_shares(irrelevant, contradicting, opposition):
     """E[v | k] = (c z + b z') k, so the posterior tends to c z + b z'."""
