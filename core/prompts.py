@@ -88,6 +88,9 @@ class Prompts:
         return Prompts(**new)
 
 
+Number = float | int
+
+
 @dataclass(frozen=True)
 class PromptLaw:
     """Every setting of a prompt law; the defaults are the training law of CAMR section 4.
@@ -100,22 +103,22 @@ class PromptLaw:
     covariates: str = "mixture"  # a key of COVARIATES
 
     # The mixture law (1 - w2) N(mean1, I) + w2 N(mean2, I); a mean m stands for m (1, ..., 1).
-    w2: float = 0.0
-    mean1: float = -2.0
-    mean2: float = 2.0
+    w2: Number = 0.0
+    mean1: Number = -2.0
+    mean2: Number = 2.0
     mixing: str = "input"  # "input": every x picks its component; "prompt": one pick a prompt
-    random_share: float = 0.0  # share of prompts whose w2 is drawn uniformly from 0..1 instead
-    mean_spread: float = 0.0  # sd of one shift a prompt, common to both means
+    random_share: Number = 0.0  # share of prompts whose w2 is drawn uniformly from 0..1 instead
+    mean_spread: Number = 0.0  # sd of one shift a prompt, common to both means
 
-    input_scale: float = 1.0  # every input is multiplied by it, under every covariate law
-    spectrum_power: float = 2.0  # skewed: the i-th eigenvalue is proportional to i^-power
+    input_scale: Number = 1.0  # every input is multiplied by it, under every covariate law
+    spectrum_power: Number = 2.0  # skewed: the i-th eigenvalue is proportional to i^-power
     free_queries: bool = False  # subspace, quadrants: ask anywhere in N(0, I), not where xs lie
 
     corruption: str = "none"  # a key of CORRUPTIONS
-    accuracy: float = 1.0  # share of in-context labels left alone
-    corruption_size: float = 1.0  # in units of label_scale(law), where the kind has a size
+    accuracy: Number = 1.0  # share of in-context labels left alone
+    corruption_size: Number = 1.0  # in units of label_scale(law), where the kind has a size
 
-    similarity: float | None = None  # cosine between the one query of a prompt and its inputs
+    similarity: Number | None = None  # cosine between the one query of a prompt and its inputs
 
     sparsity: int = 3  # sparse linear: weights that are not zero
     tree_depth: int = 4
@@ -135,23 +138,33 @@ class PromptLaw:
                 f"sparsity counts the weights that are not zero: expected at most n_dims="
                 f"{self.n_dims}, got {self.sparsity}. Lower sparsity or raise n_dims."
             )
-        for name in ("w2", "accuracy", "random_share"):
-            _between(name, getattr(self, name), 0.0, 1.0)
-        for name in ("mean1", "mean2"):
-            _between(name, getattr(self, name), -1e3, 1e3)
-        _between("mean_spread", self.mean_spread, 0.0, 1e3)
-        _between("input_scale", self.input_scale, 1e-6, 1e6)
-        _between("spectrum_power", self.spectrum_power, 0.0, 8.0)
-        _between("corruption_size", self.corruption_size, -1e6, 1e6)
-        if self.similarity is not None:
-            _between("similarity", self.similarity, -1.0, 1.0)
-            if self.n_dims == 1 and abs(self.similarity) != 1:
-                raise ValueError(
-                    f"similarity={self.similarity} needs at least 2 dimensions: in one dimension "
-                    "two inputs have cosine 1 or -1. Raise n_dims."
-                )
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if value is None and name == "similarity":
+                continue
+            _between(name, value, low, high)
+            object.__setattr__(self, name, float(value))  # 0 and 0.0 are one law
+        if self.similarity is not None and self.n_dims == 1 and abs(self.similarity) != 1:
+            raise ValueError(
+                f"similarity={self.similarity} needs at least 2 dimensions: in one dimension "
+                "two inputs have cosine 1 or -1. Raise n_dims."
+            )
         if self.covariates == "half subspace" and self.n_dims < 2:
             raise ValueError("half subspace needs n_dims >= 2, got 1. Raise n_dims.")
+
+
+_RANGES = {
+    "w2": (0.0, 1.0),
+    "mean1": (-1e3, 1e3),
+    "mean2": (-1e3, 1e3),
+    "random_share": (0.0, 1.0),
+    "mean_spread": (0.0, 1e3),
+    "input_scale": (1e-6, 1e6),
+    "spectrum_power": (0.0, 8.0),
+    "accuracy": (0.0, 1.0),
+    "corruption_size": (-1e6, 1e6),
+    "similarity": (-1.0, 1.0),
+}
 
 
 def sample_prompts(

@@ -3,7 +3,7 @@
 The greedy least-squares tree of CART (Breiman et al. 1984) and boosting on it (Friedman 2001), as
 scikit-learn's `DecisionTreeRegressor` and `GradientBoostingRegressor` fit them: the same split is
 chosen wherever the best one is unique. (Where several split the labels equally well, usual in nodes
-of a few points, scikit-learn picks by its random state and this code picks the first.)
+of a few points, the choice is arbitrary, here as there.)
 
 A tree grows level by level in all data sets together. Every level sorts, in each feature, the
 points by (node, value): then the nodes are blocks, a running sum of centred labels gives the gain
@@ -83,7 +83,9 @@ def _boost(
 ) -> Float[np.ndarray, " N"]:
     """Fits the first `n_points` points of each of N data sets and predicts at one query each."""
     present = np.arange(y.shape[1]) < n_points[:, None]
-    prediction = np.where(present, y, 0.0).sum(1) / n_points
+    # Sums run in the order of the points, here and below: where ties are settled by the last digit,
+    # the outcome does not hang on what else is worked on at the same time.
+    prediction = np.where(present, y, 0.0).cumsum(1)[:, -1] / n_points
     residual = np.where(present, y - prediction[:, None], 0.0)
     for _ in range(settings.n_trees):
         fitted, at_query = _tree(features, residual, query, present, settings)
