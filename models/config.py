@@ -37,7 +37,7 @@ class TrainingLaw:
         for name, low, high in (
             ("mean", -1e3, 1e3),
             ("mixed_prompts", 0, 1),
-            ("mean_spread", 0, 10),
+            ("mean_spread", 0, 1),
         ):
             _number(name, getattr(self, name), low, high)
         _whole("n_examples", self.n_examples, 1, 10_000)

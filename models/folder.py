@@ -357,24 +357,26 @@ def check_header(
 
 
 def _check_metadata(name: str, metadata: object, config: Config) -> None:
-    """Shapes cannot tell how many heads share a layer, so our exports note it beside the
-    weights."""
+    """Shapes cannot tell how many heads share a layer; our exports note it beside the weights."""
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise CheckpointError(f"{name}: __metadata__ must map names to strings")
     for key, value in weights_metadata(config).items():
         if key in metadata and metadata[key] != value:
             raise CheckpointError(
-                f"{name} was written with {key} = {_short(metadata[key])}, {CONFIG} says {value}; "
-                f"give the {CONFIG} that belongs to these weights"
+                f"{name} was written with {_short(metadata[key])}, {CONFIG} says {value!r}; give "
+                f"the {CONFIG} that belongs to these weights"
             )
 
 
 def weights_metadata(config: Config) -> dict[str, str]:
-    """What the shapes of the weights leave open, noted in the header of an exported file."""
-    noted = {"target_scale": repr(float(config.target_scale))}
+    """What the shapes of the weights leave open, noted in the header of an exported file.
+
+    One entry: safetensors writes several in random order, and equal weights shall be equal bytes.
+    """
+    noted = f"target_scale {float(config.target_scale)!r}"
     if isinstance(config, RegressorConfig):
-        noted["n_head"] = str(config.n_head)
-    return noted
+        noted = f"n_head {config.n_head}, {noted}"
+    return {"config": noted}
 
 
 def _is_whole_list(value: object) -> bool:
@@ -452,7 +454,7 @@ def write_folder(
     config: Config,
     weights: Mapping[str, Tensor],
     card: Mapping[str, Any],
-    shard_bytes: int = SHARD_BYTES,
+    shard_bytes: int | None = None,
 ) -> None:
     """Write a checkpoint folder; weights above `shard_bytes` go into shards, as Hugging Face names
     them.
@@ -462,7 +464,7 @@ def write_folder(
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    parts = _split(weights, shard_bytes)
+    parts = _split(weights, shard_bytes or SHARD_BYTES)
     names = [WEIGHTS]
     if len(parts) > 1:
         names = [f"model-{i:05d}-of-{len(parts):05d}.safetensors" for i in range(1, len(parts) + 1)]

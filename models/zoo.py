@@ -76,20 +76,30 @@ def predictor(
 
 
 def write_manifest(checkpoints: Path = CHECKPOINTS) -> dict[str, dict[str, str]]:
-    """Note the sha256 of config and weights of every folder that lies there; returns what was
-    written.
+    """Note the sha256 of config and weights of every folder that lies there; returns the notes.
 
-    Each folder must load, so a broken one is refused before it is registered.
+    Each folder must be readable, so a broken one is refused before it is registered.
     """
-    manifest = {}
-    for folder in sorted(path for path in checkpoints.iterdir() if path.is_dir()):
-        if not _NAME.fullmatch(folder.name):
-            raise CheckpointError(_name_message(folder.name))
-        contents = files.read_files(folder)
-        settings = files.read_config(contents)
-        files.read_card(contents)
-        files.read_weights(contents, settings)
-        manifest[folder.name] = _sums(contents)
+    folders = sorted(path for path in checkpoints.iterdir() if path.is_dir())
+    return _write(checkpoints, {folder.name: _checked_sums(folder) for folder in folders})
+
+
+def register(name: str, checkpoints: Path = CHECKPOINTS) -> None:
+    """Note one folder in the manifest and leave the others as they are noted."""
+    noted = {k: v for k, v in _manifest(checkpoints).items() if (checkpoints / k).is_dir()}
+    _write(checkpoints, dict(sorted((noted | {name: _checked_sums(checkpoints / name)}).items())))
+
+
+def _checked_sums(folder: Path) -> dict[str, str]:
+    if not _NAME.fullmatch(folder.name):
+        raise CheckpointError(_name_message(folder.name))
+    contents = files.read_files(folder)
+    files.read_card(contents)
+    files.read_weights(contents, files.read_config(contents))
+    return _sums(contents)
+
+
+def _write(checkpoints: Path, manifest: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     partial = checkpoints / f"{MANIFEST}.partial"
     partial.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     partial.replace(checkpoints / MANIFEST)

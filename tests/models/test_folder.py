@@ -308,8 +308,8 @@ def test_other_shapes_are_refused(files):
 
 def test_wrong_number_of_heads_is_refused(files):
     """Shapes cannot tell 2 heads from 4; the note beside the weights does."""
-    refused(config_of(files, n_head=4), "was written with n_head = '2', config.json says 4")
-    refused(config_of(files, target_scale=3.0), "was written with target_scale = '2.0'")
+    refused(config_of(files, n_head=4), "was written with 'n_head 2, .*says 'n_head 4")
+    refused(config_of(files, target_scale=3.0), r"was written with .*target_scale 2\.0', .*3\.0")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
