@@ -449,11 +449,14 @@ class RetrievalBatch:
     converged: Bool[Tensor, "*batch N"]
 
 
+BETA_RANGE = (1e-9, 1e9)  # beyond it log(M) / beta or beta times a score leaves float64
+
+
 def check_beta(beta: float) -> float:
-    """beta as a positive finite float, or ValueError."""
-    value = float(beta)
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"beta must be a positive finite number, got {beta}")
+    """beta as a float in BETA_RANGE, or ValueError."""
+    value, (low, high) = float(beta), BETA_RANGE
+    if not low <= value <= high:  # also false for NaN
+        raise ValueError(f"beta must be a positive number in {low:g}..{high:g}, got {beta}")
     return value
 
 

@@ -32,7 +32,7 @@ from core.hopfield import (
     retrieve,
     retrieve_batch,
 )
-from core.patterns import LAYOUTS, draw_patterns, gaussian
+from core.patterns import LAYOUTS, check_seed, draw_patterns, gaussian
 from core.reshape import Reshaping, apply, interpolate, reshape
 from core.separation import (
     bounds_apply,
@@ -58,6 +58,7 @@ SEMANTICS = (
 
 MAX_DIMENSION = 256
 MAX_MEMORIES = 512
+FARTHEST = 1e6  # squares of lengths stay finite with room to spare
 MAX_STEPS = 300  # of the query's retrieval
 _LATE_GROUPS = 24  # ends of slow retrievals that Newton's method is tried on
 MERGE = 1e-3  # fixed points nearer than this (relative to the largest pattern norm) are one
@@ -108,14 +109,18 @@ class LandscapeSettings:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ValueError(f"{name} must be in {low}..{high}, got {value}")
+        check_seed(self.seed)
         for name in ("ridge", "noise", "shift"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be a finite number >= 0, got {value}")
+            if not 0 <= value <= FARTHEST:
+                raise ValueError(f"{name} must be a number in 0..{FARTHEST:g}, got {value}")
         if not 0 <= self.strength <= 1:
             raise ValueError(f"strength must be in [0, 1], got {self.strength}")
-        if self.query_at is not None and not all(math.isfinite(c) for c in self.query_at):
-            raise ValueError(f"query_at must be two finite coordinates, got {self.query_at}")
+        if self.query_at is not None and not all(abs(c) <= FARTHEST for c in self.query_at):
+            raise ValueError(
+                f"query_at must be two coordinates of size at most {FARTHEST:g}, "
+                f"got {self.query_at}"
+            )
 
 
 # ---- the plane -------------------------------------------------------------------------------
@@ -195,7 +200,7 @@ def principal_plane(points: Float[Tensor, "N D"]) -> Plane:
 
 # Largest variation of an exponent inside a block: exp(-300) * exp(-300) is still a float64.
 _BLOCK_RANGE = 300.0
-_CHUNK = 4096  # grid points at a time, so that M x chunk floats stay in the cache
+_BLOCK = 41  # grid points a side: M x 41^2 floats stay in the cache, few patterns matter in each
 
 
 def _lse_grid(
@@ -282,6 +287,44 @@ def _sparse_grid(scores: Float[Tensor, "M N"], beta: float) -> Float[Tensor, "N"
     return top + (tau + (over.square_().sum(dim=0) + 1) / 2) / beta
 
 
+def _blockwise_grid(
+    along: Float[Tensor, "M 2"],
+    level: Float[Tensor, "M"],
+    xs: Float[Tensor, "G"],
+    ys: Float[Tensor, "H"],
+    beta: float,
+    energy: str,
+) -> Float[Tensor, "H G"]:
+    """polynomial or sparse potential on a grid, in blocks, each with the patterns it can feel.
+
+    Scores are linear, so over a block they stay within `slope . half-width` of the score at its
+    centre. sparse gives no weight to a score `1/beta` below the best; polynomial gives one of
+    ratio r the share r^n, negligible below 2^-30.
+    """
+    kernel = _power_grid if energy == "polynomial" else _sparse_grid
+    across = (along[:, 0, None] * xs).float()  # (M, G)
+    upward = (along[:, 1, None] * ys + level[:, None]).float()  # (M, H)
+    potential = torch.empty(len(ys), len(xs))
+    for top in range(0, len(ys), _BLOCK):
+        rows = slice(top, top + _BLOCK)
+        up = upward[:, rows]
+        low_up, high_up = up.amin(dim=1), up.amax(dim=1)
+        for left in range(0, len(xs), _BLOCK):
+            columns = slice(left, left + _BLOCK)
+            over = across[:, columns]
+            best = float((over.amin(dim=1) + low_up).amax())  # the best score is never below
+            if energy == "sparse":
+                reach = best - 1 / beta
+            else:
+                reach = best * 2 ** (-30 / (1 + beta)) if best > 0 else -math.inf
+            # Rounding of the float32 sums must not decide: keep a little more.
+            near = over.amax(dim=1) + high_up >= reach - 1e-5 * abs(reach)
+            scores = over[near].unsqueeze(1) + up[near].unsqueeze(2)  # (m, rows, columns)
+            values = kernel(scores.flatten(1), beta)
+            potential[rows, columns] = values.reshape(scores.shape[1:])
+    return potential.to(along.dtype)
+
+
 def energy_slice(
     Xi: Float[Tensor, "M D"],
     plane: Plane,
@@ -301,13 +344,7 @@ def energy_slice(
     if energy in ("lse_dot", "lse_l2"):
         potential = _lse_grid(along[:, 0], along[:, 1], level, xs, ys, beta)
     elif energy in ("polynomial", "sparse"):
-        kernel = _power_grid if energy == "polynomial" else _sparse_grid
-        across = along[:, 0, None, None] * xs  # (M, 1, G)
-        upward = (along[:, 1, None] * ys + level[:, None]).unsqueeze(-1)  # (M, H, 1)
-        across, upward = across.float(), upward.float()
-        rows = max(1, _CHUNK // len(xs))
-        pieces = [kernel((across + band).flatten(1), beta) for band in upward.split(rows, dim=1)]
-        potential = torch.cat(pieces).to(Xi.dtype).reshape(len(ys), len(xs))
+        potential = _blockwise_grid(along, level, xs, ys, beta, energy)
     else:  # an energy without a fast path yet: its own definition
         points = torch.cartesian_prod(ys, xs).flip(1)
         return energy_of(Xi, plane.lift(points), beta, energy).reshape(len(ys), len(xs))

@@ -28,6 +28,13 @@ def gaussian(*shape: int, generator: torch.Generator) -> Tensor:
     return flat[:count].reshape(shape)
 
 
+def check_seed(seed: int) -> int:
+    """A seed that leaves room for one stream per purpose, or ValueError."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number in 0..2^32 - 1, got {seed}")
+    return seed
+
+
 def on_sphere(points: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
     """Scale rows to unit norm; a zero row stays zero."""
     return points / points.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(points.dtype).tiny)

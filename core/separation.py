@@ -32,7 +32,7 @@ from core.hopfield import (
     energy_row,
     retrieve_batch,
 )
-from core.patterns import LAYOUTS, draw_patterns, gaussian
+from core.patterns import LAYOUTS, check_seed, draw_patterns, gaussian
 
 # ---- quantities of one set of patterns, batched ----------------------------------------------
 
@@ -257,8 +257,9 @@ class StudySettings:
         check_beta(self.beta)
         if self.layout not in LAYOUTS:
             raise ValueError(f"unknown layout {self.layout!r}; choose one of {', '.join(LAYOUTS)}")
-        if not (math.isfinite(self.noise) and self.noise >= 0):
-            raise ValueError(f"noise must be a finite number >= 0, got {self.noise}")
+        check_seed(self.seed)
+        if not 0 <= self.noise <= 1e6:
+            raise ValueError(f"noise must be a number in 0..1e6, got {self.noise}")
         if self.patterns < 1 or self.dimension < 2 or self.draws < 1:
             raise ValueError(
                 f"expected patterns >= 1, dimension >= 2 and draws >= 1, got {self.patterns}, "

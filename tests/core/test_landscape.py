@@ -7,7 +7,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from core import landscape as module
-from core.hopfield import ENERGIES, energy_of, retrieve, update
+from core.hopfield import ENERGIES, energy_of, retrieve, retrieve_batch, update
 from core.landscape import (
     SEMANTICS,
     Landscape,
@@ -103,15 +103,15 @@ def test_slice_equals_the_energy_of_every_grid_point(name, beta, norm):
 
 
 def test_float32_grids_keep_their_tolerance_at_the_size_of_the_page():
-    """M = D = 64 at 201 x 201: error far below one of 256 colour steps."""
+    """M = D = 64 at 201 x 201: error far below one of 256 colour steps. Every 7th point checked."""
+    Xi = draw_patterns("random", 64, 64, oracles.generator(0))
+    plane = plane_through(Xi[:3])
+    axis = torch.linspace(-1.3, 1.3, 201, dtype=torch.float64)
+    points = torch.stack([axis.repeat(201), axis.repeat_interleave(201)], dim=1)[::7]
     for name in ("polynomial", "sparse"):
-        for beta in (1.0, 50.0):
-            Xi = draw_patterns("random", 64, 64, oracles.generator(0))
-            plane = plane_through(Xi[:3])
-            axis = torch.linspace(-1.3, 1.3, 201, dtype=torch.float64)
-            points = torch.stack([axis.repeat(201), axis.repeat_interleave(201)], dim=1)
-            expected = energy_of(Xi, plane.lift(points), beta, name).reshape(201, 201)
-            found = energy_slice(Xi, plane, axis, axis, beta, name)
+        for beta in (1.0, 8.0, 50.0):
+            expected = energy_of(Xi, plane.lift(points), beta, name)
+            found = energy_slice(Xi, plane, axis, axis, beta, name).flatten()[::7]
             span = float(expected.max() - expected.min())
             assert float((found - expected).abs().max()) < 2e-6 * max(span, 1)
 
@@ -155,13 +155,12 @@ def test_stationary_points_are_stationary_and_starts_end_in_them(name, beta):
     assert apart.min() > 1e-3
     counts = np.bincount(basins[basins >= 0], minlength=len(states))
     np.testing.assert_allclose(found.share, counts / len(starts))
-    checked = 0
-    for start, basin in zip(starts, basins, strict=True):
-        path = retrieve(Xi, start, beta, name, max_steps=4000)
-        if basin >= 0 and path.converged:
-            # Ends agree unless the start sits on a ridge, where float32 may choose the other side.
-            checked += bool((path.state - states[basin]).norm() < 1e-3)
-    assert checked >= 0.95 * len(starts)
+    # Starts end where retrieval in float64 takes them, unless one sits on a ridge, where rounding
+    # chooses the side.
+    paths = retrieve_batch(Xi, starts, beta, name, max_steps=4000)
+    agree = (paths.states - states[basins]).norm(dim=1) < 1e-3
+    assert float(agree.double().mean()) >= 0.9
+    assert (basins >= 0).mean() >= 0.9
 
 
 @pytest.mark.parametrize("stiffness", [0.5, 1.1, 3.0])
@@ -383,9 +382,11 @@ def test_corner_settings(energy, change):
         ({"memories": 0}, r"memories must be in 1..512"),
         ({"examples": 600}, r"examples must be in 1..512"),
         ({"grid": 1000}, r"grid must be in 3..401"),
-        ({"noise": math.inf}, "noise must be a finite number"),
+        ({"noise": math.inf}, "noise must be a number in 0..1e"),
+        ({"seed": -3}, "seed must be a whole number"),
+        ({"query_at": (0.0, 1e300)}, "two coordinates of size"),
         ({"strength": 2.0}, r"strength must be in \[0, 1\]"),
-        ({"query_at": (math.nan, 0.0)}, "two finite coordinates"),
+        ({"query_at": (math.nan, 0.0)}, "two coordinates of size at most"),
         ({"patterns": ((1.0, 2.0), (1.0,))}, "rows of one length"),
         ({"patterns": ((1.0, math.nan), (1.0, 2.0))}, "NaN or infinite"),
         ({"patterns": ((1.0,), (2.0,))}, "2..256 columns"),

@@ -289,7 +289,8 @@ def test_reshaping_study_equals_a_loop():
     ("change", "message"),
     [
         ({"beta": -1.0}, "beta must be a positive"),
-        ({"noise": math.nan}, "noise must be a finite number >= 0, got nan"),
+        ({"noise": math.nan}, "noise must be a number in 0..1e6, got nan"),
+        ({"seed": -1}, "seed must be"),
         ({"energy": "cubic"}, "unknown energy"),
         ({"layout": "spiral"}, "unknown layout"),
         ({"draws": 0}, "draws >= 1"),
