@@ -41,6 +41,24 @@ class Shown:
     best: Curve  # least squares
 
 
+# What each checkpoint of the zoo is there for; those that are there become the page's scenarios.
+STORIES = (
+    ("linear-d20", "The paper's law", "Twenty dimensions, x ~ N(−2, I): close to least squares on its own law."),
+    ("linear-d5", "Five dimensions", "The small one: within 0.01 of least squares from 10 examples on."),
+    ("linear-d20-offset", "Random positions", "Training prompts began anywhere, so every position is trained."),
+    ("linear-d20-wide", "A wide law", "Random mixtures and means: less exact at home, at home almost everywhere."),
+    ("attention-1", "One layer", "One softmax head cannot do least squares: it stays near 0.88."),
+    ("tree-d10", "Decision trees", "Trained on trees of depth 4, far from solved."),
+    ("relu-d10", "ReLU nets", "Trained on two-layer nets, which least squares cannot fit either."),
+    ("attention-1-raw", "One layer, raw keys", "The same single head with keys of any length."),
+)  # fmt: skip
+SCENARIOS = tuple(
+    controls.Scenario(name=name, label=label, values={"name": name}, claim=claim)
+    for name, label, claim in STORIES
+    if name in cache.zoo_names()
+)[:6]
+
+
 def compute(s: Settings, wait: Progress) -> Shown:
     from models.law import training_prompt_law
 
@@ -251,9 +269,8 @@ def render() -> None:
     if chosen is not None:
         panel.set_values(PAGE, {"name": chosen})
     page = frame.open_page(
-        PAGE, Settings,
-        lead="The pretrained transformers of this lab: what each was trained on, how far it got, measured again "
-        "now, and the sums to know its file by.",
+        PAGE, Settings, SCENARIOS,
+        lead="What each pretrained model was trained on, how far it got, measured again now, and its sums.",
     )  # fmt: skip
     with page.stage:
         wait = Progress(PAGE, st.empty(), 1)

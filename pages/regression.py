@@ -38,9 +38,9 @@ SCENARIOS = (
         "least 0.2 below least squares.",
     ),
     controls.Scenario(
-        name="labels", label="20 % wrong labels", values={"accuracy": 0.8, "n": 30},
-        claim="With a fifth of the labels permuted, it beats least squares at 30 examples less than "
-        "ridge at the true noise does.",
+        name="labels", label="20 % wrong labels", values={"accuracy": 0.8, "n": 20},
+        claim="With a fifth of the labels permuted, least squares falls below zero where examples equal "
+        "dimensions; the transformer goes through smoothly, as ridge at the true noise does.",
     ),
     controls.Scenario(
         name="long", label="Past the training length", values={"length": 120, "n": 110},
@@ -49,8 +49,8 @@ SCENARIOS = (
     controls.Scenario(
         name="hurts", label="One wrong label, closely",
         values={"view": "one prompt", "accuracy": 0.9, "n": 20, "corruption": "sign flip"},
-        claim="Leaving out a single example moves the answer; the ones with a wrong label add most of "
-        "the error.",
+        claim="Over many prompts an example with a flipped label adds to the error, one with a right "
+        "label on average next to nothing.",
     ),
 )  # fmt: skip
 

@@ -148,9 +148,8 @@ def beside(s: Settings, law: PromptLaw) -> dict[str, str]:
     on = {label: f"baseline: {name}" for key, (name, label) in BESIDE.items() if getattr(s, key)}
     if s.trees:
         on |= {name: f"baseline: {name}" for name in TREES}
-    if s.ridge and cache.ridge_is_least_squares(law):
-        del on["ridge"]
-        on.pop("least squares", None)
+    if s.squares and s.ridge and cache.ridge_is_least_squares(law):
+        del on["ridge"], on["least squares"]
         on = {"least squares = ridge": "baseline: least squares"} | on
     return on
 

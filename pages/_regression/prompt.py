@@ -76,12 +76,11 @@ def show(page: frame.Page[Settings], r: Opened) -> None:
     )
 
 
-def picked(tokens: str, attention: np.ndarray | None) -> np.ndarray | None:
-    if attention is None:
-        return None
-    return {
-        "x and y": attention.sum(-1), "x alone": attention[..., 0], "y alone": attention[..., 1]
-    }[tokens]  # fmt: skip
+def picked(tokens: str, attention: np.ndarray) -> np.ndarray:
+    """The weights to draw: to one token of each example or to both. A pair may be one token."""
+    if attention.shape[-1] == 1 or tokens == "x and y":
+        return attention.sum(-1)
+    return attention[..., ("x alone", "y alone").index(tokens)]
 
 
 def pick_prompt(page: frame.Page[Settings], r: Opened) -> None:

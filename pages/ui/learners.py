@@ -26,7 +26,7 @@ SLOW = ("baseline: decision tree", "baseline: gradient boosting")
 
 def title(checkpoint: str, config: Config) -> str:
     """What pictures call a checkpoint."""
-    return f"GPT-2 {checkpoint}" if hasattr(config, "n_layer") else f"attention {checkpoint}"
+    return f"GPT-2 {checkpoint}" if hasattr(config, "n_layer") else checkpoint
 
 
 def fit(checkpoint: str, config: Config, n_examples: int) -> None:
@@ -72,8 +72,8 @@ class CloseUp:
 
     look: OnePrompt
     heads: tuple[str, ...]  # "layer 1, head 2", ...
-    attention: np.ndarray | None  # (heads, n, 2): to the x and the y token of each example
-    own: np.ndarray | None  # (heads,): to the query's own token
+    attention: np.ndarray  # (heads, n, 2): to the x and the y token of each example; or (1, n, 1)
+    own: np.ndarray  # (heads,): to the query's own token
     errors: np.ndarray  # (B,): |error| on every prompt of the draw, to find one worth opening
 
 
@@ -86,12 +86,9 @@ def close_up(
     preds = cache.answers(checkpoint, draw, wait.tick)
     errors = np.abs(preds - cache.prompts(draw).targets.numpy())[:, n]
     look = cache.one_prompt(checkpoint, draw, prompt, n, tuple(beside))
-    seen = cache.attention(checkpoint, draw, prompt, n)
-    if seen is None:
-        return CloseUp(look, (), None, None, errors)
-    weights, own = seen
+    weights, own = cache.attention(checkpoint, draw, prompt, n)
     heads = tuple(f"layer {i + 1}, head {j + 1}" for i, j in np.ndindex(own.shape))
-    return CloseUp(look, heads, weights.reshape(-1, n, 2), own.ravel(), errors)
+    return CloseUp(look, heads, weights.reshape(len(heads), n, -1), own.ravel(), errors)
 
 
 def at_length(
