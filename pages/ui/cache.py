@@ -316,29 +316,33 @@ def one_prompt(
     return _one_prompt(_key(who), draw, prompt, n, beside, regressor(who))
 
 
-def attention(who: str, draw: Draw, prompt: int, n: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights `(L, H, n, 2)` to the two tokens of each example and `(L, H)` to the query itself, or None
-    for a checkpoint without layers."""
+def attention(who: str, draw: Draw, prompt: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the query of a prompt attends to after n examples.
+
+    Weights `(L, H, n, 2)` to the x and y token of each example and `(L, H)` to the query's own token. A
+    checkpoint of one attention layer over pairs has `(1, 1, n, 1)` and no own token.
+    """
     return _attention(_key(who), draw, prompt, n, regressor(who))
 
 
 @shared(64)
 def _attention(
-    key: str,
-    draw: Draw,
-    prompt: int,
-    n: int,
-    _predictor: TransformerPredictor,
-) -> tuple[np.ndarray, np.ndarray] | None:
-    from models.gpt2_regressor import GPT2Regressor
+    key: str, draw: Draw, prompt: int, n: int, _predictor: TransformerPredictor
+) -> tuple[np.ndarray, np.ndarray]:
+    import torch
+
+    from models.one_layer_attention import OneLayerAttention
     from models.predictor import attention
 
-    if not isinstance(_predictor.model, GPT2Regressor):
-        return None
-    drawn = prompts(draw)
-    with _GATE:
-        seen = attention(_predictor.model, drawn, prompt, n)
-    return seen.weights.numpy(), seen.itself.numpy()
+    drawn, model = prompts(draw), _predictor.model
+    with _GATE, torch.inference_mode():
+        if isinstance(model, OneLayerAttention):
+            keys = model.keys(drawn.xs[prompt, :n].float())
+            query = model.queries(drawn.queries[prompt, n].float())
+            weights = (model.beta * keys @ query).softmax(0)
+            return weights.numpy().reshape(1, 1, n, 1), np.zeros((1, 1))
+        seen = attention(model, drawn, prompt, n)
+        return seen.weights.numpy(), seen.itself.numpy()
 
 
 def _key(who: str) -> str:

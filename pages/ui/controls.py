@@ -281,7 +281,7 @@ def _first_checkpoint() -> str:
     from pages.ui import cache
 
     names = cache.zoo_names() or ("none",)
-    return "linear-d20" if "linear-d20" in names else names[0]
+    return next((name for name in ("linear-d20", "linear-d5") if name in names), names[0])
 
 
 _PROMPT_VIEWS = ("view", ("curves", "one prompt", "positions", "training law"))
