@@ -509,15 +509,15 @@ def regression_examples(
     model: str,
     called: str | None,
     other: str | None,
-    attention: np.ndarray | None,
+    attention: np.ndarray,
     heads: Sequence[str],
-    own: np.ndarray | None,
+    own: np.ndarray,
     tokens: str,
 ) -> go.Figure:
     """Example by example: by how much each raises the error, and how much each layer and head attends to it.
 
     Args:
-        attention: `(rows, n)` weights, one row a layer and head, or None.
+        attention: `(rows, n)` weights, one row a layer and head.
         heads: what each row is called.
         own: `(rows,)` weight on the query's own token.
     """
@@ -541,40 +541,37 @@ def regression_examples(
                 meta={"series": f"error added, {other}"},
             )
         )  # fmt: skip
-    layout: dict[str, Any] = {}
-    notes = [_over("Error each example adds", "y")]
-    if attention is not None and own is not None:
-        rows = np.arange(len(heads))
-        top = float(np.quantile(attention, 0.995)) or 1.0
-        traces.append(
-            _trace("heatmap", 
-                x=number, y=rows, z=attention, xaxis="x2", yaxis="y2", zmin=0, zmax=max(top, 1e-6),
-                name="attention", text=[[h] * look.n_pairs for h in heads],
-                customdata=np.repeat(own[:, None], look.n_pairs, 1),
-                colorbar={"thickness": 10, "len": 0.6, "y": 0, "yanchor": "bottom", "x": 1.01},
-                hovertemplate="%{text}, example %{x}<br>weight %{z:.4f}"
-                "<br>on the query itself %{customdata:.4f}<extra></extra>",
-            )
-        )  # fmt: skip
-        per_layer = [i for i, h in enumerate(heads) if h.endswith("head 1")]
-        layout = {
-            "yaxis": {"domain": [0.76, 1], "nticks": 4},
-            "yaxis2": {
-                "domain": [0, 0.6], "anchor": "x2", "autorange": "reversed", "tickvals": per_layer,
-                "ticktext": [str(1 + i) for i in range(len(per_layer))], "title": {"text": "layer"},
-            },
-            "xaxis2": {"anchor": "y2", "matches": "x", "title": {"text": "example"}},
-        }  # fmt: skip
-        notes.append(_over(f"Attention of every head to {tokens} of the example", "y2"))
+    rows = np.arange(len(heads))
+    top = float(np.quantile(attention, 0.995)) or 1.0
+    first = [i for i, h in enumerate(heads) if h.endswith("head 1")]
+    traces.append(
+        _trace("heatmap",
+            x=number, y=rows, z=attention, xaxis="x2", yaxis="y2", zmin=0, zmax=top, name="attention",
+            text=[[h] * look.n_pairs for h in heads],
+            customdata=np.repeat(own[:, None], look.n_pairs, 1),
+            colorbar={"thickness": 10, "len": 0.6, "y": 0, "yanchor": "bottom", "x": 1.01},
+            hovertemplate="%{text}, example %{x}<br>weight %{z:.4f}"
+            "<br>on the query itself %{customdata:.4f}<extra></extra>",
+        )
+    )  # fmt: skip
     return figure(
         *traces,
-        height=440 if attention is None else max(440, 190 + 9 * len(heads)),
-        annotations=notes,
+        height=max(440, 190 + 9 * len(heads)),
+        annotations=[
+            _over("Error each example adds", "y"),
+            _over(f"Attention of every head to {tokens} of the example", "y2"),
+        ],
+        xaxis={"showticklabels": False},
+        yaxis={"domain": [0.76, 1], "nticks": 4},
+        xaxis2={"anchor": "y2", "matches": "x", "title": {"text": "example"}},
+        yaxis2={
+            "domain": [0, 0.62], "anchor": "x2", "autorange": "reversed", "tickvals": first,
+            "ticktext": [str(1 + i) for i in range(len(first))], "title": {"text": "layer"},
+        },
         legend={"x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
-        margin={"l": 52, "r": 48, "t": 30, "b": 46},
+        margin={"l": 52, "r": 52, "t": 30, "b": 46},
         bargap=0.15,
-        **{"xaxis": {"title": {"text": "" if attention is not None else "example"}}, **layout},
-    )
+    )  # fmt: skip
 
 
 def _over(text: str, axis: str) -> dict[str, Any]:
@@ -633,14 +630,15 @@ def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.nda
     """How a checkpoint came about: R^2 at some lengths on held-out prompts, and the training loss."""
     traces: list[Any] = [
         _trace("scatter", 
-            x=steps, y=value, name=f"R² after {length} examples", mode="lines+markers",
+            x=steps, y=value, name=f"n = {length}", mode="lines+markers",
+            meta={"series": f"R² after {length} examples"},
             **{**series(i), "marker": {**series(i)["marker"], "size": 5}},
         )
         for i, (length, value) in enumerate(r2.items())
     ]  # fmt: skip
     traces.append(
         _trace("scatter", 
-            x=steps, y=loss, name="training loss (right)", mode="lines", yaxis="y2",
+            x=steps, y=loss, name="loss (right)", mode="lines", yaxis="y2",
             line={"color": token("faint"), "width": 1.5},
         )
     )  # fmt: skip
