@@ -26,11 +26,13 @@ FLAGS = [
 ]
 
 ALL_DRAWN = """() => {
-  const charts = [...document.querySelectorAll(".lab-chart")];
-  const idle = document.querySelector(".stApp")?.dataset.testScriptState === "notRunning";
-  return idle && charts.every((e) => e.dataset.state === "drawn" && e.dataset.painted);
+  if (document.querySelector(".stApp")?.dataset.testScriptState !== "notRunning") return false;
+  if (document.querySelector("[data-testid=stSkeleton], [data-testid=stAppSkeleton]")) return false;
+  const ready = (e) => e.querySelector(".lab-copy[data-link]")
+    || e.querySelector(".lab-chart[data-state=drawn][data-painted]");
+  return [...document.querySelectorAll(".stBidiComponent")].every(ready);
 }"""
-"""True when the script has ended and every chart of the page stands on the screen."""
+"""True when the script has ended and every chart and link of the page stands on the screen."""
 
 
 @contextmanager

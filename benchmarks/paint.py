@@ -25,7 +25,7 @@ WATCH = """() => {
   for (const e of ["pointerup", "mouseup"]) document.addEventListener(e, release, true);
   const shown = () => requestAnimationFrame(() => setTimeout(() => (w.painted = performance.now())));
   const chart = (all) => {
-    for (const m of all) w.painted = Math.max(w.painted, Number(m.target.dataset.painted));
+    for (const m of all) w.painted = Math.max(w.painted, Number(m.target.dataset.painted ?? 0));
   };
   if (document.querySelector("#floor")) {
     const text = { subtree: true, childList: true, characterData: true };
@@ -67,9 +67,13 @@ class Subject:
         return watch["painted"] - watch["released"]
 
     def _turn(self, x: float) -> None:
+        """Turn round before an end of the track, by another step so as not to meet old values."""
         track = self.thumb.locator("xpath=..").bounding_box()
-        if not track["x"] + 20 < x + self.step < track["x"] + track["width"] - 20:
-            self.step = -self.step + (1 if self.step > 0 else -1)
+        left, right = track["x"] + 12, track["x"] + track["width"] - 12
+        if self.step > 0 and x + 2 * self.step > right:
+            self.step = -(self.step - 1)
+        elif self.step < 0 and x + 2 * self.step < left:
+            self.step = -self.step + 2
 
     def _settle(self) -> None:
         last = -1.0

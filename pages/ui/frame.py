@@ -222,7 +222,7 @@ class Page(Generic[S]):
     def finish(self, snippet: str) -> None:
         """Copy-link and Export, once the pictures are known. `snippet` prints the page's numbers."""
         with self._tools:
-            share.copy_link(self.name, self.values, panel.version(self.name))
+            share.copy_link(self.name, self.values)
             share.exports(
                 self.name, self.entry.title, self.values, self._figures, snippet, self._said
             )

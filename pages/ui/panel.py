@@ -21,30 +21,25 @@ from pages.ui.controls import (
     rows,
 )
 
-BOUND: dict[str, Any] = {"bind": "query-params", "persist_state": "session"}
+KEPT: dict[str, Any] = {"persist_state": "session"}
+# Why not `bind="query-params"`: seen in Chromium, a bound widget that a callback moves (the field when its
+# slider is dragged, every control of a scenario) pushes an entry of the browser's history each time, so that
+# Back walks through slider positions and through half of a scenario; it drops defaults from the address, reads
+# 2.5 as 2, and sends one more message a rerun. Here the address is read once, below, and written by the
+# Copy-link component, which replaces the history entry.
 
 
 def open_link(page: str, presets: Mapping[str, Mapping[str, Any]]) -> None:
     """On the page's first run in a session, take the settings from the address.
 
-    Streamlit drops values it cannot use without a word, so the raw address is read before any widget is
-    made. What was wrong stays in `notices(page)` until a control moves.
+    What was wrong with it stays in `notices(page)` until a control moves.
     """
-    opened, wanted = f"{page}~link", f"{page}~wanted"
-    if opened in st.session_state:
-        if wanted in st.session_state:
-            set_values(page, st.session_state.pop(wanted))
+    if f"{page}~link" in st.session_state:
         return
     link = read_link(page, {k: st.query_params.get_all(k) for k in st.query_params}, presets)
-    st.session_state[opened] = link
+    st.session_state[f"{page}~link"] = link
     base = {row.key: row.default_of(link.version) for row in rows(page)}
-    values = base | (presets[link.preset] if link.preset else {}) | link.values
-    if link.notices or link.preset:
-        # The address shall say what the page shows: without the bad values, with what the preset set.
-        stated = {r.name: r.text(values[r.key]) for r in rows(page) if values[r.key] != base[r.key]}
-        st.query_params.from_dict({"v": str(link.version), **stated})
-    set_values(page, values)
-    st.session_state[wanted] = values
+    set_values(page, base | (presets[link.preset] if link.preset else {}) | link.values)
 
 
 def version(page: str) -> int:
@@ -107,7 +102,6 @@ def values(page: str) -> dict[str, Any]:
 def draw(page: str) -> dict[str, Any]:
     """Draw every control of the page, top to bottom, and return `{key: value}` of all of them."""
     current = values(page)
-    wanted = st.session_state.pop(f"{page}~wanted", None)
     section = ""
     undrawn: set[str] = set()
     for row in rows(page):
@@ -123,11 +117,6 @@ def draw(page: str) -> dict[str, Any]:
             if section:
                 st.html(f'<p class="lab-section">{section}</p>')
         current[row.key] = _WIDGETS[type(row)](row, version(page))
-    if wanted is not None and wanted != current:
-        # Streamlit read a bad value its own way (2.5 as 2). Values set before the second run win over the
-        # address.
-        st.session_state[f"{page}~wanted"] = wanted
-        st.rerun()
     return current
 
 
@@ -137,8 +126,8 @@ def _touched(row: Control) -> None:
 
 def _number(row: Number, version: int) -> float | int:
     kind = int if row.whole else float
-    # The field holds the value and the URL and the slider follows it, so the field is made first; the
-    # panel is a grid whose style sheet puts it on the right. A container for each pair would cost a message.
+    # The field holds the exact value and the slider follows it, so the field is made first; the panel is a
+    # grid whose style sheet puts it on the right. A container for each pair would cost a message.
     value = st.number_input(
         f"{row.label}, exact" if row.slider else row.label,
         min_value=kind(row.low),
@@ -152,7 +141,7 @@ def _number(row: Number, version: int) -> float | int:
         args=(row,),
         required=row.slider,
         label_visibility="collapsed" if row.slider else "visible",
-        **BOUND,
+        **KEPT,
     )
     if value is None:  # an emptied seed field
         value = row.default_of(version)
@@ -194,7 +183,7 @@ def tabs(page: str) -> None:
             st.segmented_control(
                 row.label, row.offered(), default=row.default_of(version(page)), required=True,
                 key=row.name, help=row.help or None, on_change=_touched, args=(row,),
-                label_visibility="collapsed", **BOUND,
+                label_visibility="collapsed", **KEPT,
             )  # fmt: skip
 
 
@@ -202,21 +191,21 @@ def _choice(row: Choice, version: int) -> str:
     options = row.offered()
     return st.selectbox(
         row.label, options, index=options.index(row.default_of(version)), key=row.name,
-        help=row.help or None, on_change=_touched, args=(row,), filter_mode=None, **BOUND,
+        help=row.help or None, on_change=_touched, args=(row,), filter_mode=None, **KEPT,
     )  # fmt: skip
 
 
 def _toggle(row: Toggle, version: int) -> bool:
     return st.toggle(
         row.label, row.default_of(version), key=row.name, help=row.help or None,
-        on_change=_touched, args=(row,), **BOUND,
+        on_change=_touched, args=(row,), **KEPT,
     )  # fmt: skip
 
 
 def _text(row: Text, version: int) -> str:
     text = st.text_area(
         row.label, row.default_of(version), key=row.name, help=row.help or None, max_chars=row.longest,
-        height=28 * row.lines, on_change=_typed, args=(row,), **BOUND,
+        height=28 * row.lines, on_change=_typed, args=(row,), **KEPT,
     )  # fmt: skip
     return _uploaded(row, text) if row.upload else text
 

@@ -32,21 +32,15 @@ _copy = component(
 )
 
 
-def copy_link(page: str, settings: Mapping[str, Any], version: int = LINK_VERSION) -> None:
-    """The Copy-link button. The link states every control, so no later default changes it.
+def copy_link(page: str, settings: Mapping[str, Any]) -> None:
+    """The Copy-link button; it also keeps the address bar at this link.
 
-    Args:
-        version: link version whose defaults the address bar leaves out.
+    The link states every control, so no later default changes it.
     """
     file = any(r.text(settings[r.key]) == ELSEWHERE for r in rows(page) if r.key in settings)
+    note = "The uploaded file is not in it: send the exported settings too." if file else ""
     _copy(
-        data={
-            "link": write_link(page, settings),
-            "version": version,
-            "note": "The uploaded file is not in it: send the exported settings too." if file else "",
-        },
-        key=f"{page}~copy",
-        width="content",
+        data={"link": write_link(page, settings), "note": note}, key=f"{page}~copy", width="content"
     )
 
 
@@ -110,8 +104,7 @@ def page_html(
 ) -> str:
     """One file with the pictures still interactive and plotly.js inside; opens without a network."""
     pictures = "\n".join(
-        f"<figure>{charts.resolved(fig).to_html(full_html=False, include_plotlyjs=False)}"
-        f"<figcaption>{html.escape(name)}</figcaption></figure>"
+        f"<figure>{_picture(fig)}<figcaption>{html.escape(name)}</figcaption></figure>"
         for name, fig in figures.items()
     )
     cells = "".join(
@@ -132,6 +125,12 @@ figcaption {{ color: #5c6770; font-size: 0.9rem; }} th {{ text-align: left; padd
 <h2>Settings</h2><table>{cells}</table>
 <p>{LAB} {VERSION}. Same settings in the lab: <a href="{html.escape(link)}">{html.escape(link)}</a></p>
 </body></html>"""
+
+
+def _picture(fig: go.Figure) -> str:
+    return charts.resolved(fig).to_html(
+        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
+    )
 
 
 def exports(

@@ -70,6 +70,7 @@ class View {
         this.frame = head.frames ? head.frames.start : 0;
       }
       this.lastTheme = theme;
+      delete this.root.dataset.painted; // until this one is
       this.draw();
     } catch (error) {
       this.fail(error);
@@ -277,6 +278,7 @@ class View {
   // A picture for paper: light colours on opaque white, the view as it stands.
   async save(format) {
     const { data, layout } = this.figure("light");
+    if (layout.meta?.file) merge(layout, layout.meta.file); // what a file shows besides, such as a legend
     const shown = this.plot._fullLayout;
     for (const id of Object.keys(shown)) {
       if (/^[xy]axis\d*$/.test(id)) layout[id] = { ...layout[id], range: [...shown[id].range], autorange: false };

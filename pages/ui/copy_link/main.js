@@ -1,15 +1,12 @@
-// A button that copies this page's address with every control written out.
+// Keeps the address bar at the link of what the page shows, and copies it.
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".lab-copy");
   const [button, field, said] = ["button", "input", "[role=status]"].map((s) => root.querySelector(s));
-  const address = () => `${location.origin}${location.pathname}?${data.link}`;
-  tidy(data, !root.dataset.link);
-  root.dataset.link = address();
-  field.value = address();
+  const link = write(data.link);
+  root.dataset.link = field.value = link;
   button.onclick = async () => {
-    const text = address();
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(link);
       say("Link copied.");
     } catch {
       // Plain http on another host has no clipboard: show the link, selected, ready for Ctrl+C.
@@ -27,16 +24,11 @@ export default function ({ data, parentElement }) {
   }
 }
 
-// The address bar holds what differs from the defaults; `v` says from which defaults, and a value the page
-// could not use gives way to the one it shows. Replacing the history entry, unlike a query parameter set from
-// Python, leaves the Back button alone.
-function tidy({ link, version }, first) {
-  const shown = new URLSearchParams(link);
-  const here = new URLSearchParams(location.search);
-  const kept = [...here.keys()].filter((k) => first && k !== "v" && shown.has(k) && shown.get(k) !== here.get(k));
-  if (here.get("v") === String(version) && !kept.length) return;
-  for (const k of kept) here.set(k, shown.get(k));
-  here.delete("v");
-  const query = new URLSearchParams([["v", version], ...here]);
-  history.replaceState(history.state, "", `${location.pathname}?${query}`);
+// Replaces the history entry, so Back still means the page before. Streamlit's own parameters stay.
+function write(query) {
+  const embed = [...new URLSearchParams(location.search)].filter(([k]) => k.startsWith("embed"));
+  const tail = embed.length ? `&${new URLSearchParams(embed)}` : "";
+  const here = `${location.pathname}?${query}${tail}`;
+  if (location.pathname + location.search !== here) history.replaceState(history.state, "", here);
+  return `${location.origin}${location.pathname}?${query}`;
 }

@@ -1,0 +1,37 @@
+"""One walk through every page of the lab, in light, in dark and on a phone, with pictures kept."""
+
+import pytest
+from playwright.sync_api import expect
+
+from pages import catalog
+from tests.browser.conftest import drawn
+
+LOOKS = {"light": {}, "dark": {"dark": True}, "phone": {"width": 390, "height": 844}}
+MAIN = "document.querySelector('[data-testid=stMain]')"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("entry", catalog.PAGES, ids=lambda e: e.name)
+def test_walk(visitor, lab, pictures, entry, look):
+    path = "" if entry is catalog.HOME else entry.name
+    page = visitor.open(f"{lab}/{path}", **LOOKS[look])
+    expect(page.get_by_role("heading", level=1)).to_have_text(entry.title)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+    assert page.evaluate(f"{MAIN}.scrollWidth <= {MAIN}.clientWidth"), "scrolls sideways"
+    height = min(page.evaluate(f"{MAIN}.scrollHeight"), 4000)
+    page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
+    drawn(page)
+    page.screenshot(path=pictures / f"{entry.name}-{look}.png")
+
+
+def test_home_leads_to_every_page(visitor, lab):
+    page = visitor.open(lab)
+    for entry in catalog.PAGES:
+        if entry is not catalog.HOME:
+            card = page.locator(f".st-key-lab-card-{entry.name}")
+            expect(card.get_by_role("link", name=entry.title)).to_be_visible()
+            expect(card).to_contain_text(entry.blurb)
+    first = catalog.PAGES[1]
+    page.locator(f".st-key-lab-card-{first.name}").get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(first.title)
+    assert f"/{first.name}" in page.url
