@@ -15,6 +15,7 @@ import json
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -277,10 +278,15 @@ def _on_processes(
 ) -> Iterator[tuple[str, list[Row] | str]]:
     from joblib import Parallel, delayed, parallel_config
 
-    with parallel_config(backend="loky", inner_max_num_threads=1):
+    with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
+        # stopping early is no reason to be told that work was lost
+        warnings.filterwarnings("ignore", message=r"\d+ tasks (have been|which were)")
         yield from Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
             delayed(_guarded)(evaluate, key, point) for key, point in todo.items()
         )
+
+
+_DASK_PATIENCE = "10s"  # for the scheduler to answer
 
 
 def _on_dask(
@@ -289,7 +295,7 @@ def _on_dask(
     from distributed import Client, as_completed
 
     try:
-        client = Client(scheduler, timeout="10s", set_as_default=False)
+        client = Client(scheduler, timeout=_DASK_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise ValueError(
             f"scheduler: expected the address of a running Dask scheduler such as "
@@ -301,7 +307,7 @@ def _on_dask(
             for key, point in todo.items()
         }
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=client.loop):
                 if future.status == "finished":
                     yield future.result()
                 else:  # the worker died or could not import the code
@@ -353,7 +359,7 @@ def _table(rows: Iterable[Row]) -> pd.DataFrame:
     table = pd.DataFrame(list(rows))
     for name in table.columns:
         if name in _TEXT:
-            table[name] = table[name].fillna("").astype("str")
+            table[name] = table[name].astype(object).fillna("").astype("str")
     if "similarity" in table:
         table["similarity"] = table["similarity"].astype("float64")  # None is NaN in a table
     return table
@@ -365,9 +371,7 @@ def _finished(out: Path) -> dict[str, list[Row]]:
     if out.exists():
         try:
             if out.suffix == ".csv":
-                table = pd.read_csv(
-                    out, keep_default_na=False, na_values=[""], float_precision="round_trip"
-                )
+                table = pd.read_csv(out, keep_default_na=False, na_values=[""])
             else:
                 table = pd.read_parquet(out)
         except Exception as error:
