@@ -15,7 +15,6 @@ from pages.ui.chart_view import Frames
 
 if TYPE_CHECKING:
     from core.landscape import Landscape, Side
-    from core.reshape import MapDiagnostics
 
 PAGE = "landscape"
 
@@ -94,7 +93,7 @@ SCENARIOS = (
             "plane": "principal components",
         },
         claim="Three memories of one cluster share one well: before the context the query ends "
-        "between the three, at none of them.",
+        "between the three, at none of them. The examples pull the cluster apart.",
     ),
     controls.Scenario(
         name="sharp",
@@ -231,17 +230,50 @@ def frames(fig: Any, r: Landscape, shown: np.ndarray) -> Frames:
     return Frames(data=data, labels=[f"step {k} of {played[-1]}" for k in played], group=PAGE)
 
 
+_MARKS = {
+    "disc": '<circle cx="9" cy="9" r="6.5" fill="#fff" stroke="#0c1b3a"/>',
+    "square": '<path d="M3 3h12v12H3z" fill="#ffc53d" stroke="#0c1b3a"/>',
+    "arrow": '<path d="M2 9h9M9 5l6 4-6 4z" fill="currentColor" stroke="currentColor"/>',
+    "ring": '<g fill="none" stroke="#ff6a3d" stroke-width="2.5"><path d="M1 15 7 10"/>'
+    '<circle cx="11.5" cy="7" r="5"/></g>',
+    "diamond": '<path d="m9 2 7 7-7 7-7-7z" fill="none" stroke="currentColor" stroke-width="1.5"/>',
+    "box": '<path d="M3 3h12v12H3z" fill="none" stroke="currentColor" stroke-width="1.5"/>',
+}
+
+
+def key(r: Landscape, view: str) -> str:
+    """The colours and marks of the plane explained, as HTML."""
+    flat = r.plane.kind == "identity"
+    marks = {"disc": "memory", "ring": "query, ringed where it is"}
+    if not view.startswith("3-D"):
+        marks |= {"square": "example", "arrow": "moves to"}
+        marks |= {"diamond": "lowest minimum" if flat else "lowest minimum of the space"}
+        marks |= {} if flat else {"box": "lowest on the slice"}
+    if view == "difference":
+        low, high = -r.difference_range, r.difference_range
+        name, colours = "change of E", charts.gradient(charts.DIVERGING)
+    else:
+        (low, high), name, colours = r.colour_range, "E", charts.gradient(charts.SEQUENTIAL)
+    bar = f'{name} {number(low)} <i style="background: {colours}"></i> {number(high)}'
+    return f'<p class="lab-key"><span>{bar}</span>' + "".join(
+        f'<span><svg viewBox="0 0 18 18" aria-hidden="true">{_MARKS[m]}</svg>{words}</span>'
+        for m, words in marks.items()
+    ) + "</p>"  # fmt: skip
+
+
 def draw(page: frame.Page[Settings], r: Landscape) -> None:
     s, shown = page.settings, shown_memories(r)
     what = (
-        f"{len(r.before.memories)} memories and {len(r.examples)} examples; the query ends as "
-        f"{r.before.outcome} before and as {r.after.outcome} after reshaping"
+        f"{len(r.before.memories)} memories and {len(r.examples)} examples; the query ends at "
+        f"{ending(r.before)} before and at {ending(r.after)} after reshaping"
     )
     beside = None  # where the small charts go: below, unless there is room at the side
     if s.view == "before | after":
         fig = charts.landscape_pair(r, units(r))
         alt = f"Energy on the plane before and after reshaping: {what}."
         page.chart(fig, "before-after", alt, frames=frames(fig, r, shown), on_click=clicked)
+        with page.stage:
+            st.html(key(r, s.view))
     else:
         with page.stage:
             at, beside = st.columns([0.57, 0.43])
@@ -255,6 +287,8 @@ def draw(page: frame.Page[Settings], r: Landscape) -> None:
             alt = f"Energy on the plane, {s.view}: {what}."
             moving = frames(fig, r, shown)
             page.chart(fig, s.view, alt, frames=moving, on_click=clicked, into=at)
+        with at:
+            st.html(key(r, s.view))
     trace = charts.landscape_retrieval(r, shown)
     alt = f"Energy of the state at each step, and attention over the memories: {what}."
     page.chart(trace, "retrieval", alt, frames=frames(trace, r, shown), into=beside)
@@ -269,6 +303,20 @@ def number(value: float) -> str:
         return "not finite" if math.isnan(value) else "∞"
     size = abs(value)
     return f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e5 else f"{value:.2e}"
+
+
+def ending(side: Side) -> str:
+    """Where the query ends, in words."""
+    words = {
+        "retrieved": "memory {n}",
+        "wrong pattern": "memory {n}, a wrong one",
+        "mixture": "a mixture of {n} memories",
+        "global average": "the average of all memories",
+        "not converged": "no point yet",
+        "no match": "the origin, without a match",
+    }
+    kind = next(k for k in words if side.outcome.startswith(k))
+    return words[kind].format(n=side.outcome.split()[-1])
 
 
 def end(side: Side) -> np.ndarray:
@@ -286,8 +334,8 @@ def look(r: Landscape) -> str:
     falls = after.delta[mu] < before.delta[mu]
     follows = "follows all examples" if keys.exact else f"misses them by **{keys.residual:.1%}**"
     return (
-        f"The query ends as **{before.outcome}** before the context and as **{after.outcome}** "
-        f"after, **{number(moves(r))}** away. Δ of memory {mu} {'falls' if falls else 'rises'} from "
+        f"The query ends at **{ending(before)}** before the context and at **{ending(after)}** "
+        f"after it, **{number(moves(r))}** away. Δ of memory {mu} {'falls' if falls else 'rises'} from "
         f"**{number(before.delta[mu])}** to **{number(after.delta[mu])}**, the query's margin goes "
         f"from **{number(before.margin)}** to **{number(after.margin)}**. W₁ {follows}."
     )
@@ -321,7 +369,7 @@ def sides(r: Landscape) -> list[tuple[str, ...]]:
         return number(value) + (" <small>vacuous, above 2m</small>" if vacuous else "")
 
     return [
-        row("Query ends as", lambda e: e.outcome),
+        row("Query ends at", ending),
         row("Steps", lambda e: str(len(e.path) - 1)),
         row("Energy at the end", lambda e: number(e.path_energies[-1])),
         row(f"Separation Δ<sub>{mu}</sub>", lambda e: number(e.delta[mu])),

@@ -250,6 +250,7 @@ def raw(fig: go.Figure) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 def resolved(fig: go.Figure, theme: str = "light") -> go.Figure:
     """The figure with tokens turned to colours and the theme's look, for files that leave the lab."""
     data, layout = (_replace(part, COLOURS[theme]) for part in raw(fig))
+    layout = merged(layout, (layout.get("meta") or {}).get("file") or {})
     look = {"template": template(theme), "paper_bgcolor": "#ffffff"}
     return go.Figure(data=data, layout={"plot_bgcolor": "#ffffff"} | layout | look)
 
@@ -369,7 +370,7 @@ def regression_curves(
         sparse = there.sum() < len(n)
         traces += [
             shaded,
-            _trace("scatter", 
+            _trace("scatter",
                 x=n[there], y=value[there], name=label, legendgroup=name, meta={"series": name},
                 mode="lines+markers" if sparse else "lines",
                 hovertemplate="%{x} examples<br>%{y:.4f}<extra>" + name + "</extra>", **look,
@@ -446,19 +447,19 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
             [min(look.along.min(), look.query_along), max(look.along.max(), look.query_along)]
         )
         traces.append(
-            _trace("scatter", 
+            _trace("scatter",
                 x=ends, y=look.slope * ends, mode="lines", name="truth", hoverinfo="skip",
                 line={"color": token("faint"), "width": 1.5},
             )
         )  # fmt: skip
     number = np.arange(1, look.n_pairs + 1)
     for name, which, symbol in (
-        ("examples", ~look.corrupted, "circle"),
-        ("examples with a wrong label", look.corrupted, "x"),
+        ("example", ~look.corrupted, "circle"),
+        ("wrong label", look.corrupted, "x"),
     ):
         if which.any():
             traces.append(
-                _trace("scatter", 
+                _trace("scatter",
                     x=look.along[which], y=look.shown[which], mode="markers", name=name,
                     customdata=np.stack([number[which], harm[which]], 1),
                     marker={
@@ -471,8 +472,8 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
                 )
             )  # fmt: skip
     traces.append(
-        _trace("scatter", 
-            x=[look.query_along], y=[look.target], mode="markers", name="the query's true label",
+        _trace("scatter",
+            x=[look.query_along], y=[look.target], mode="markers", name="true answer",
             marker={"symbol": "star", "size": 15, "color": token("ink")},
             hovertemplate="truth %{y:.4f}<extra></extra>",
         )
@@ -484,9 +485,9 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
     for name, label in shown.items():
         marker = _learner(name if name != model else "")["marker"]
         if not lowest <= look.predictions[name] <= highest:
-            label += " (outside the picture)"
+            label += " (off)"
         traces.append(
-            _trace("scatter", 
+            _trace("scatter",
                 x=[look.query_along], y=[look.predictions[name]], mode="markers", name=label,
                 marker={**marker, "size": 12, "symbol": f"{marker['symbol']}-open", "line": {"width": 2.5}},
                 hovertemplate=label + " %{y:.4f}<extra></extra>",
@@ -499,7 +500,7 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
                          else "distance to the query"}},
         yaxis={"title": {"text": "label y"}, "range": [lowest, highest]},
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom",
-                "font": {"size": 12}},
+                "font": {"size": 12}, "entrywidth": 0.48, "entrywidthmode": "fraction"},
         margin={"t": 12, "b": 132},
     )  # fmt: skip
 
@@ -525,17 +526,19 @@ def regression_examples(
     harm = look.harm[model]
     hue = np.where(harm > 0, token("vermillion"), token("blue"))
     traces: list[Any] = [
-        _trace("bar", 
-            x=number, y=harm, name=model, marker={"color": hue.tolist(), "pattern": {
-                "shape": ["/" if h > 0 else "" for h in harm]}},
+        _trace("bar",
+            x=number, y=harm, name=model,
+            marker={"color": hue.tolist(), "pattern": {
+                "shape": ["/" if h > 0 else "" for h in harm], "fillmode": "overlay",
+                "fgcolor": token("paper"), "solidity": 0.25, "size": 6}},
             showlegend=False, hovertemplate="example %{x}<br>adds %{y:+.4f} to the error<extra></extra>",
             meta={"series": f"error added, {model}"},
         )
     ]  # fmt: skip
     if other is not None:
         traces.append(
-            _trace("scatter", 
-                x=number, y=look.harm[other], name=f"the same for {called}", mode="markers",
+            _trace("scatter",
+                x=number, y=look.harm[other], name=called, mode="markers",
                 marker={"symbol": "line-ew", "size": 8, "line": {"color": token("ink"), "width": 1.5}},
                 hovertemplate=f"{called}: %{{y:+.4f}}<extra></extra>",
                 meta={"series": f"error added, {other}"},
@@ -558,7 +561,7 @@ def regression_examples(
         *traces,
         height=max(440, 190 + 9 * len(heads)),
         annotations=[
-            _over("Error each example adds", "y"),
+            _over("Error it adds (striped) or takes away", "y"),
             _over(f"Attention of every head to {tokens} of the example", "y2"),
         ],
         xaxis={"showticklabels": False},
@@ -589,19 +592,19 @@ def regression_known(
     at = np.arange(len(rows))
     value, low, high = ours
     return figure(
-        _trace("scatter", 
+        _trace("scatter",
             x=best, y=at, mode="markers", name="ridge at the true noise, same prompts",
             marker={"symbol": "line-ns", "size": 16, "line": {"color": token("muted"), "width": 2}},
             hovertemplate="ridge %{x:.4f}<extra></extra>",
         ),
-        _trace("scatter", 
+        _trace("scatter",
             x=value, y=at, mode="markers", name="ours, measured now",
             error_x={"type": "data", "symmetric": False, "array": high - value, "arrayminus": value - low,
                      "color": token("blue"), "thickness": 2, "width": 6},
             marker={"symbol": "circle", "size": 10, "color": token("blue")},
             hovertemplate="ours %{x:.4f}<extra></extra>",
         ),
-        _trace("scatter", 
+        _trace("scatter",
             x=known, y=at, mode="markers", name="the paper",
             marker={"symbol": "diamond-open", "size": 14, "color": token("vermillion"),
                     "line": {"width": 2.5}},
@@ -629,7 +632,7 @@ def sweep_lines(axis: str, curves: Sequence[SweepCurve], **layout: Any) -> go.Fi
 def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.ndarray) -> go.Figure:
     """How a checkpoint came about: R^2 at some lengths on held-out prompts, and the training loss."""
     traces: list[Any] = [
-        _trace("scatter", 
+        _trace("scatter",
             x=steps, y=value, name=f"n = {length}", mode="lines+markers",
             meta={"series": f"R² after {length} examples"},
             **{**series(i), "marker": {**series(i)["marker"], "size": 5}},
@@ -637,7 +640,7 @@ def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.nda
         for i, (length, value) in enumerate(r2.items())
     ]  # fmt: skip
     traces.append(
-        _trace("scatter", 
+        _trace("scatter",
             x=steps, y=loss, name="loss (right)", mode="lines", yaxis="y2",
             line={"color": token("faint"), "width": 1.5},
         )
@@ -658,42 +661,48 @@ def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.nda
 
 # What lies on the heatmap keeps its colour in both themes, because the heatmap does.
 _WHITE, _NIGHT, _QUERY, _EXAMPLE = "#ffffff", "#0c1b3a", "#ff6a3d", "#ffc53d"
-_CONTOURS = 101  # points a side of the grid that contour lines are drawn from
+_CONTOURS = 51  # points a side of the grid that contour lines are drawn from
+_LEVELS = 14
 _NAMED = 24  # memories up to which each shows its number
-_BELOW = {
-    "orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom",
-    "font": {"size": 12},
-}  # fmt: skip
+# On the page the legend and the colour bar are HTML, which costs nothing to leave as it is; plotly's own
+# take a third of a redraw. A file has them in the picture.
+_FILE = {
+    "showlegend": True,
+    "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
+    "margin": {"b": 84},
+    "coloraxis": {"showscale": True},
+}
 
 
 def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
     """Before and after reshaping side by side: one colour scale, one zoom."""
-    span = {"zmin": r.colour_range[0], "zmax": r.colour_range[1]}
     plain = {"constrain": "domain", "showgrid": False}
     return figure(
-        *_slice(r, r.before.energy, "before", bar=False, **span),
-        *_slice(r, r.after.energy, "after", axes="2", **span),
+        *_slice(r, r.before.energy, "before", r.colour_range),
+        *_slice(r, r.after.energy, "after", r.colour_range, axes="2"),
         *_marks(r, "before"),
         *_marks(r, "after", axes="2", legend=False),
-        height=446,
+        height=418,
         xaxis={"domain": [0, 0.48], "title": {"text": units[0]}, **plain},
         xaxis2={"domain": [0.52, 1], "title": {"text": units[0]}, "matches": "x", **plain},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
         yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "ticks": "", **plain},
-        legend=_BELOW,
-        margin={"l": 48, "r": 12, "t": 26, "b": 72},
+        coloraxis=_colours(r.colour_range),
+        showlegend=False,
+        margin={"l": 48, "r": 12, "t": 26, "b": 44},
         annotations=[
             _heading("Before: the pretrained memories", "x", "y"),
             _heading(_after(r), "x2", "y2"),
         ],
         meta={
+            "file": _FILE,
             "narrow": {
                 "height": 860,
                 "xaxis": {"domain": [0, 1]},
                 "xaxis2": {"domain": [0, 1]},
                 "yaxis": {"domain": [0.56, 1]},
                 "yaxis2": {"domain": [0.06, 0.5], "showticklabels": True},
-            }
+            },
         },
     )
 
@@ -702,23 +711,25 @@ def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> go.Figur
     """One picture of the plane: `"after"`, or `"difference"` (after minus before)."""
     if view == "difference":
         top = r.difference_range or 1.0
-        span = {"zmin": -top, "zmax": top, "zmid": 0, "colorscale": DIVERGING}
-        layers = _slice(r, r.difference, "difference", **span)
-        marks = _marks(r, "after")
+        span = (-top, top)
+        layers = _slice(r, r.difference, "difference", span)
+        marks = _marks(r, "after", ink=token("ink"))
         title = "After minus before: blue where the context lowers E"
     else:
-        span = {"zmin": r.colour_range[0], "zmax": r.colour_range[1]}
-        layers, marks = _slice(r, r.after.energy, "after", **span), _marks(r, "after")
+        span = r.colour_range
+        layers, marks = _slice(r, r.after.energy, "after", span), _marks(r, "after")
         title = _after(r)
     plain = {"constrain": "domain", "showgrid": False}
     return figure(
         *layers,
         *marks,
-        height=470,
+        coloraxis=_colours(span, DIVERGING if view == "difference" else SEQUENTIAL),
+        meta={"file": _FILE, "narrow": {"height": 450}},
+        height=450,
         xaxis={"title": {"text": units[0]}, **plain},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
-        legend=_BELOW,
-        margin={"l": 48, "r": 12, "t": 30, "b": 76},
+        showlegend=False,
+        margin={"l": 48, "r": 12, "t": 26, "b": 44},
         annotations=[_heading(title, "x", "y")],
     )
 
@@ -737,25 +748,36 @@ def _after(r: Landscape) -> str:
     return f"After {t} example{'' if t == 1 else 's'}, strength {r.settings.strength:g}"
 
 
+def _colours(span: tuple[float, float], scale: list = SEQUENTIAL) -> dict[str, Any]:
+    """One colour axis for all traces of a figure."""
+    bar = {"thickness": 10, "x": 1.01, "title": {"text": "E", "side": "top"}}
+    return {
+        "cmin": span[0],
+        "cmax": span[1],
+        "colorscale": scale,
+        "showscale": False,
+        "colorbar": bar,
+    }
+
+
 def _slice(
-    r: Landscape, z: np.ndarray, which: str, axes: str = "", bar: bool = True, **colours: Any
+    r: Landscape, z: np.ndarray, which: str, span: tuple[float, float], axes: str = ""
 ) -> list[dict]:
     """Colour and contour lines. Lines come from a coarser grid: they cost more than the colour."""
     at = {"xaxis": f"x{axes}", "yaxis": f"y{axes}"}
     every = -(-(len(r.xs) - 1) // (_CONTOURS - 1))
-    low, high = colours["zmin"], colours["zmax"]
+    low, high = span
     return [
         heatmap(
-            z, r.xs, r.ys, "energy", zsmooth="fast", showscale=bar,
-            colorbar={"thickness": 10, "x": 1.01, "title": {"text": "E", "side": "top"}},
+            z, r.xs, r.ys, "energy", zsmooth="fast", coloraxis="coloraxis",
             hovertemplate="%{x:.3f}, %{y:.3f}<br>E = %{z:.4f}<extra></extra>",
-            meta={"series": f"energy, {which}"}, **colours, **at,
+            meta={"series": f"energy, {which}"}, **at,
         ),
         {
             "type": "contour", "z": finite(z[::every, ::every]), "x": r.xs[::every],
             "y": r.ys[::every], "name": "contours", "hoverinfo": "skip", "showscale": False,
             "contours": {"coloring": "none", "start": low, "end": high,
-                         "size": (high - low) / 18 or 1.0},
+                         "size": (high - low) / _LEVELS or 1.0},
             "line": {"color": "rgba(128,128,128,0.5)" if which == "difference"
                      else "rgba(255,255,255,0.38)", "width": 0.8},
             "showlegend": False, "meta": {"series": f"contours, {which}"}, **at,
@@ -763,7 +785,9 @@ def _slice(
     ]  # fmt: skip
 
 
-def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> list[dict]:
+def _marks(
+    r: Landscape, which: str, axes: str = "", legend: bool = True, ink: str = _WHITE
+) -> list[dict]:
     """Memories, examples, the query's path and the two lowest points of one side."""
     side = getattr(r, which)
     at = {"xaxis": f"x{axes}", "yaxis": f"y{axes}", "showlegend": legend}
@@ -782,8 +806,9 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
 
     edge = {"color": _NIGHT, "width": 1}
     off_plane = "<br>%{customdata:.3f} off the plane<extra></extra>"
-    ring = {"color": _WHITE, "line": {"width": 1.8, "color": _WHITE}, "opacity": 1}
     numbers = [str(i) for i in range(len(side.points))]
+    # In two dimensions the slice is the space, and has one lowest point.
+    kinds = 1 if r.plane.kind == "identity" else 2
     traces = [
         mark(
             r.example_points, r.example_off_plane, "examples",
@@ -792,19 +817,16 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
             hovertemplate="example %{text}" + off_plane,
         ),
         mark(
-            side.points, side.off_plane, "memories",
-            {"size": 17 if few else 8, "color": _WHITE, "line": edge}, text=numbers,
-            hovertemplate="memory %{text}" + off_plane,
-        ),
-        mark(
-            side.space_minimum[None], np.array([side.space_off_plane]), "lowest minimum",
-            ring | {"symbol": "diamond-open", "size": 27}, showlegend=False,
-            hovertemplate="lowest minimum of the space" + off_plane,
+            np.stack([side.space_minimum, side.slice_minimum])[:kinds],
+            np.array([side.space_off_plane, 0.0])[:kinds], "lowest points",
+            {"symbol": ["diamond-open", "square-open"][:kinds], "size": [27, 24][:kinds],
+             "color": ink, "line": {"width": 1.8, "color": ink}, "opacity": 1},
+            text=["minimum of the space", "point of the slice"][:kinds],
+            hovertemplate="lowest %{text}" + off_plane,
         ),
         mark(
             side.path, side.path_off_plane, "query",
-            # The last dot would hide the number of the memory it ends at.
-            {"size": np.r_[9, np.full(max(len(side.path) - 2, 0), 5), 0], "color": _QUERY,
+            {"size": np.r_[9, np.full(max(len(side.path) - 1, 0), 5)], "color": _QUERY,
              "line": {"color": _WHITE, "width": 1}, "opacity": 1},
             uid=f"path-{which}", mode="lines+markers", line={"color": _QUERY, "width": 3},
             hovertemplate="query on its way" + off_plane,
@@ -816,33 +838,17 @@ def _marks(r: Landscape, which: str, axes: str = "", legend: bool = True) -> lis
             uid=f"state-{which}", legendgroup="query", showlegend=False,
             hovertemplate="state of the query" + off_plane,
         ),
+        # Last, so that no line hides their numbers.
+        mark(
+            side.points, side.off_plane, "memories",
+            {"size": 17 if few else 8, "color": _WHITE, "line": edge},
+            mode="markers+text" if few else "markers", text=numbers,
+            textfont={"color": _NIGHT, "size": 11}, hovertemplate="memory %{text}" + off_plane,
+        ),
     ]  # fmt: skip
-    if r.plane.kind != "identity":  # in two dimensions the slice is the space
-        lowest = mark(
-            side.slice_minimum[None], np.zeros(1), "lowest on the slice",
-            ring | {"symbol": "square-open", "size": 24}, showlegend=False,
-            hovertemplate="lowest point of the slice<br>%{x:.3f}, %{y:.3f}<extra></extra>",
-        )  # fmt: skip
-        traces.insert(2, lowest)
-    if legend:  # white on paper would not show: the legend has ink in its place
-        traces += [
-            {
-                "type": "scatter", "x": [None], "y": [None], "name": t["name"], "mode": "markers",
-                "legendgroup": t["legendgroup"], "hoverinfo": "skip", **at,
-                "marker": {"symbol": t["marker"]["symbol"], "size": 12, "color": token("ink"),
-                           "line": {"color": token("ink"), "width": 1.8}},
-            }
-            for t in traces if t["name"].startswith("lowest")
-        ]  # fmt: skip
     if few:
-        # Numbers last, so that no line hides them.
-        traces.append(
-            {"type": "scatter", "x": side.points[:, 0], "y": side.points[:, 1], "mode": "text",
-             "text": numbers, "textfont": {"color": _NIGHT, "size": 11}, "hoverinfo": "skip",
-             "name": "numbers", "legendgroup": "memories", **at, "showlegend": False}
-        )  # fmt: skip
         arrows = (
-            _arrows(r.before.points, side.points, "moved by W₁", _WHITE, at)
+            _arrows(r.before.points, side.points, "moved by W₁", ink, at)
             if which == "after"
             else _arrows(r.before.points[r.pairs], r.example_points, "its example", _EXAMPLE, at)
         )
@@ -872,7 +878,7 @@ def landscape_surface(r: Landscape, which: str, units: tuple[str, str]) -> go.Fi
     every = -(-(len(r.xs) - 1) // 80)
     xs, ys, z = r.xs[::every], r.ys[::every], side.energy[::every, ::every]
     low, high = r.colour_range
-    lift = 0.012 * (high - low)
+    lift = 0.03 * (high - low)
 
     def on(points: np.ndarray) -> np.ndarray:
         """Just above the slice, at the grid point nearest to each point."""
@@ -885,10 +891,9 @@ def landscape_surface(r: Landscape, which: str, units: tuple[str, str]) -> go.Fi
     axis = {"showspikes": False, "nticks": 5}
     return figure(
         surface(
-            z, xs, ys, "energy", cmin=low, cmax=high, showlegend=False,
-            colorbar={"thickness": 10, "len": 0.7, "title": {"text": "E", "side": "top"}},
+            z, xs, ys, "energy", coloraxis="coloraxis", showlegend=False,
             contours={"z": {"show": True, "start": low, "end": high,
-                            "size": (high - low) / 18 or 1.0, "color": "rgba(255,255,255,0.45)",
+                            "size": (high - low) / 18 or 1.0, "color": "rgba(255,255,255,0.3)",
                             "width": 1, "highlight": False}},
             lighting={"ambient": 0.75, "diffuse": 0.5, "specular": 0.05},
             hovertemplate="%{x:.3f}, %{y:.3f}<br>E = %{z:.4f}<extra></extra>",
@@ -905,18 +910,32 @@ def landscape_surface(r: Landscape, which: str, units: tuple[str, str]) -> go.Fi
             "name": "query", "mode": "lines+markers", "line": {"color": _QUERY, "width": 6},
             "marker": {"size": 4, "color": _QUERY}, "hoverinfo": "skip",
         },
-        title="Before: the pretrained memories" if which == "before" else _after(r),
-        height=470,
+        height=450,
+        annotations=[
+            {"text": f"<b>{'Before: the pretrained memories' if which == 'before' else _after(r)}</b>",
+             "xref": "paper", "yref": "paper", "x": 0, "y": 1, "xanchor": "left", "yanchor": "top",
+             "showarrow": False, "font": {"size": 14, "color": token("ink")}}
+        ],
         scene={
             "xaxis": {"title": {"text": units[0]}, **axis},
             "yaxis": {"title": {"text": units[1]}, **axis},
             "zaxis": {"title": {"text": "E"}, "range": [low, high], **axis},
             "aspectmode": "manual",
             "aspectratio": {"x": 1, "y": 1, "z": 0.6},
+            "camera": {"eye": {"x": 1.0, "y": -1.1, "z": 0.95}, "center": {"z": -0.12}},
         },
-        legend=_BELOW,
-        margin={"l": 0, "r": 0, "t": 30, "b": 0},
+        showlegend=False,
+        margin={"l": 0, "r": 0, "t": 6, "b": 6},
+        coloraxis=_colours(r.colour_range),
+        meta={"narrow": {"height": 450}, "file": {"coloraxis": {"showscale": True}}},
     )  # fmt: skip
+
+
+def gradient(scale: list) -> str:
+    """A colour scale as a CSS gradient, left low. The middle of `DIVERGING` follows the theme."""
+    zero = "light-dark({}, {})".format(*(COLOURS[theme]["zero"] for theme in COLOURS))
+    stops = (f"{zero if c.startswith('var') else c} {100 * at:g}%" for at, c in scale)
+    return f"linear-gradient(to right, {', '.join(stops)})"
 
 
 def landscape_retrieval(r: Landscape, shown: np.ndarray) -> go.Figure:
@@ -954,6 +973,7 @@ def landscape_retrieval(r: Landscape, shown: np.ndarray) -> go.Figure:
             "domain": [0.56, 1],
             "title": {"text": "memory"},
             "type": "category",
+            "anchor": "y2",
             "showgrid": False,
             **({"dtick": 1} if len(shown) <= 16 else {}),
         },
@@ -1020,7 +1040,7 @@ def retrieval_error(
     ]  # fmt: skip
     shapes, top = [_here(here)], _TALLEST
     if words:
-        top = max(0.5, float(np.log10(_edge(error[:, 4]).max())) + 0.5)
+        top = max(0.3, float(np.log10(_edge(error[:, 4]).max()))) + 0.9
         notes = [_note_at(words, top, left=True)]
     else:
         # Painted over the bounds, so that a bound is grey wherever it says nothing.
@@ -1029,7 +1049,7 @@ def retrieval_error(
             {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": two_m, "y1": 10**top,
              "fillcolor": token("missing"), "opacity": 0.8, "line": {"width": 0}, "layer": "above"}
         )  # fmt: skip
-        text = f"vacuous: no error exceeds 2m = {two_m:g}, a bound above it says nothing"
+        text = f"vacuous: above 2m = {two_m:g} a bound says nothing"
         medians = np.stack([q[:, 2] for q, _ in bounds.values()], axis=1)
         crowded = ((medians > two_m) & (medians < 10**top)).any(axis=1)
         half = len(x) // 2
@@ -1061,7 +1081,7 @@ def retrieval_shares(
             for name, (share, i) in shares.items()
         ),
         x=axis, y="% of draws", height=250, margin={"t": 8}, shapes=[_here(here)],
-        xaxis=_scale(sweep.values, ticks), yaxis={"range": [-4, 104], "dtick": 25},
+        xaxis=_scale(sweep.values, ticks), yaxis={"range": [-4, 104], "dtick": 25}, showlegend=True,
     )  # fmt: skip
 
 
@@ -1107,7 +1127,7 @@ def _note_at(text: str, y: float, *, left: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-OUTCOME_HUES = ("blue", "vermillion", "amber", "faint", "purple", "ink")
+OUTCOME_HUES = ("blue", "vermillion", "green", "faint", "purple", "ink")
 OUTCOME_MARKS = ("circle", "x", "diamond", "square", "cross", "triangle-up")
 """Of the outcomes, in the order of `core.hopfield.OUTCOMES`."""
 
@@ -1191,7 +1211,7 @@ def outcome_bar(share: np.ndarray, names: Sequence[str]) -> go.Figure:
     """One bar of 100 %, divided among the outcomes at one place of the phase map."""
 
     def label(name: str, part: float) -> str:
-        return f"{name} {100 * part:.3g} %" if part > 0.25 else f"{100 * part:.3g} %"
+        return f"{name} {100 * part:.3g} %" if part > 0.5 else f"{100 * part:.3g} %"
 
     return figure(
         *(
