@@ -130,7 +130,7 @@ def test_kinds_have_their_shares_in_every_prompt_and_prefix():
 
 def test_contradicting_examples_hurt():
     right, wrong = [], []
-    for seed in range(60):
+    for seed in range(30):
         result = hidden_concept(
             ConceptSettings(examples=24, prompts=1, contradicting=0.2, noise=0.05, seed=seed)
         )
