@@ -400,6 +400,8 @@ def _polish(
         trial_slope = gradient(Xi, trial, beta, energy)
         better = (trial_slope.norm(dim=1) < slope.norm(dim=1)).unsqueeze(-1)
         states, slope = torch.where(better, trial, states), torch.where(better, trial_slope, slope)
+        if not better.any():  # at rounding, or on a ridge
+            break
     return states, definite, slope.norm(dim=1)
 
 
@@ -505,7 +507,7 @@ class Side:
     basins: Int[np.ndarray, "B B"]  # index into stationary, -1 = not converged
     slice_minimum: Float[np.ndarray, "2"]  # lowest grid point of the slice
     slice_energy: float
-    space_minimum: Float[np.ndarray, "2"]  # lowest stationary point of R^D, projected
+    space_minimum: Float[np.ndarray, "2"]  # lowest point found in R^D from this plane, projected
     space_energy: float
     space_off_plane: float
 
@@ -646,6 +648,11 @@ def landscape(settings: LandscapeSettings) -> Landscape:
         ]
         lowest = int(grid.argmin())
         bottom = torch.stack([xs[lowest % len(xs)], ys[lowest // len(xs)]])
+        # Downhill from the lowest point of the slice: the minimum of the space is never above it.
+        descent = retrieve(memories, plane.lift(bottom[None])[0], beta, energy, target, MAX_STEPS)
+        deepest, depth = descent.state, float(descent.energies[-1])
+        if len(stationary.energies) and stationary.energies[0] <= depth:
+            deepest, depth = torch.from_numpy(stationary.states[0]), float(stationary.energies[0])
         return Side(
             memories=memories.numpy(),
             points=plane.project(memories).numpy(),
@@ -672,11 +679,9 @@ def landscape(settings: LandscapeSettings) -> Landscape:
             basins=basins.reshape(len(basin_ys), len(basin_xs)),
             slice_minimum=bottom.numpy(),
             slice_energy=float(grid.flatten()[lowest]),
-            space_minimum=stationary.points[0] if len(stationary.points) else np.full(2, np.nan),
-            space_energy=float(stationary.energies[0]) if len(stationary.energies) else math.nan,
-            space_off_plane=float(stationary.off_plane[0])
-            if len(stationary.off_plane)
-            else math.nan,
+            space_minimum=plane.project(deepest[None])[0].numpy(),
+            space_energy=depth,
+            space_off_plane=float(plane.off_plane(deepest[None])[0]),
         )
 
     before, after = side(Xi), side(reshaped)
