@@ -1,0 +1,245 @@
+"""The checkpoints page: what it says of a file, what it measures, what it takes and what it refuses."""
+
+import contextlib
+import hashlib
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+from streamlit.testing.v1 import AppTest
+
+from core.curves import score
+from core.prompts import sample_prompts
+from models import zoo
+from models.config import TrainingLaw
+from models.law import training_prompt_law
+from pages import checkpoints
+from pages.ui import learners
+from tests.pages.stand_ins import tiny
+from tests.pages.test_regression import trace
+
+
+def page():
+    __import__("pages.checkpoints", fromlist=["render"]).render()
+
+
+def regression_page():
+    __import__("pages.regression", fromlist=["render"]).render()
+
+
+def opened(**values):
+    at = AppTest.from_function(page, default_timeout=120)
+    for key, value in ({"name": "linear-d20", "prompts": 16} | values).items():
+        at.query_params[f"checkpoints-{key}"] = str(value)
+    at.run()
+    assert not at.exception
+    return at
+
+
+def html(at):
+    return "".join(h.proto.body for h in at.get("html"))
+
+
+def look(at):
+    return next(m.value for m in at.markdown if "lab-look" in m.value)
+
+
+def test_facts_of_the_file(stand_ins, figures):
+    at = opened()
+    shown = html(at)
+    for name in ("config.json", "model.safetensors"):
+        data = (stand_ins / "linear-d20" / name).read_bytes()
+        assert hashlib.sha256(data).hexdigest() in shown
+    assert "2 layers of width 8, 2 heads each" in shown
+    assert "80 tokens, so at most 39 examples" in shown
+    assert "&lt;b&gt;test&lt;/b&gt;" in shown, "a card is a stranger's text"
+    assert "<b>test</b>" not in shown
+    curve = figures["training"]
+    assert list(trace(curve, "R² after 10 examples").y) == [0.1, 0.2]
+    assert list(trace(curve, "loss (right)").x) == [1, 3]
+
+
+def test_measured_now_is_the_engines(stand_ins, figures):
+    at = opened(seed=4)
+    learner = zoo.predictor("linear-d20", stand_ins)
+    law = training_prompt_law(learner.model.config)
+    prompts = sample_prompts(law, 16, 20, torch.Generator().manual_seed(4))
+    r2 = score(learner(prompts), prompts, "pooled R2").numpy()
+    np.testing.assert_allclose(trace(figures["now"], "GPT-2 linear-d20").y, r2[1:], atol=1e-4)
+    assert f"**{r2[10]:.4f}**" in look(at)
+    assert "card says **0.5000**" in look(at)
+
+
+def test_every_control_is_answered(stand_ins, figures):
+    at = opened()
+    before = figures["now"].to_json()
+    at.number_input(key="checkpoints-prompts").set_value(32).run()
+    more = figures["now"].to_json()
+    at.number_input(key="checkpoints-seed").set_value(7).run()
+    other = figures["now"].to_json()
+    at.selectbox(key="checkpoints-name").set_value("linear-d5").run()
+    assert len({before, more, other, figures["now"].to_json()}) == 4
+    assert not at.exception
+
+
+def test_laws_in_words():
+    words = learners.law_in_words(tiny(TrainingLaw(mixed_prompts=0.7, mean_spread=0.25)).config)
+    assert words.startswith(
+        "x ~ N(−2, I) or N(2, I), mixed at a random share in 70% of the prompts"
+    )
+    assert "shifted by N(0, 0.5²)" in words
+    offset = tiny(TrainingLaw(n_examples=20, positions="offset")).config
+    assert learners.law_in_words(offset).endswith("20 points a prompt, begun at random positions")
+
+
+# --- Uploads -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def good(stand_ins):
+    folder = stand_ins / "linear-d20-wide"
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def give(at, files):
+    uploader = at.file_uploader(key="checkpoints~files")
+    kind = "application/octet-stream"
+    uploader.set_value([(name, data, kind) for name, data in files.items()]).run()
+    assert not at.exception
+    return at
+
+
+def weights(change):
+    """The files with their tensors changed."""
+
+    def make(files):
+        tensors = change(load(files["model.safetensors"]))
+        return files | {"model.safetensors": save(tensors)}
+
+    return make
+
+
+def not_a_number(tensors):
+    tensors["read_in.bias"][0] = float("nan")
+    return tensors
+
+
+REFUSED = {
+    "truncated": (
+        lambda f: f | {"model.safetensors": f["model.safetensors"][:-40]}, "is truncated"),
+    "renamed": (
+        weights(lambda t: {k.replace("read_in", "input"): v for k, v in t.items()}),
+        "does not hold the tensors of this config.json"),
+    "pickled": (
+        lambda f: {"config.json": f["config.json"], "model.pt": pickle.dumps([1])}, "is a pickle"),
+    "pickle in disguise": (
+        lambda f: f | {"model.safetensors": pickle.dumps([1])}, "is a pickle"),
+    "NaN": (weights(not_a_number), "finite"),
+    "other shape": (
+        lambda f: f | {"config.json": f["config.json"].replace(b'"n_embd": 8', b'"n_embd": 16')},
+        "must have shape"),
+    "no config": (
+        lambda f: {k: v for k, v in f.items() if k != "config.json"}, "config.json is missing"),
+    "hostile sizes": (
+        lambda f: f | {"config.json": json.dumps(
+            json.loads(f["config.json"]) | {"n_embd": 2048, "n_layer": 48}).encode()},
+        "describes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_bad_upload_is_refused_on_the_page(good, what):
+    change, words = REFUSED[what]
+    at = give(opened(), change(good))
+    (error,) = at.error
+    assert words in error.value
+    assert at.selectbox(key="checkpoints-name").options == [
+        "linear-d20", "linear-d20-offset", "linear-d20-wide", "linear-d5",
+    ]  # fmt: skip
+
+
+def test_a_good_upload_is_shown_and_can_be_asked(good, figures):
+    at = give(opened(), good)
+    assert not at.error
+    assert at.success[0].value.startswith("Accepted")
+    assert at.selectbox(key="checkpoints-name").value == "uploaded"
+    assert trace(figures["now"], "GPT-2 uploaded")
+    at.run()  # and again without another check
+    assert at.selectbox(key="checkpoints-name").value == "uploaded"
+    # The regression page of the same session offers it.
+    ask = AppTest.from_function(regression_page, default_timeout=120)
+    ask.session_state["checkpoints~uploaded"] = at.session_state["checkpoints~uploaded"]
+    for key, value in {"checkpoint": "uploaded", "prompts": "8", "length": "12"}.items():
+        ask.query_params[f"regression-{key}"] = value
+    ask.run()
+    assert not ask.exception
+    assert not ask.warning
+    y = trace(figures["curves"], "GPT-2 uploaded").y
+    model = at.session_state["checkpoints~uploaded"].model
+    law = training_prompt_law(model.config)
+    from core.prompts import PromptLaw
+
+    assert law.random_share == 0.7
+    prompts = sample_prompts(PromptLaw(), 8, 13, torch.Generator().manual_seed(0))
+    preds = model(prompts.xs.float(), prompts.ys.float())
+    np.testing.assert_allclose(y, score(preds, prompts, "pooled R2").numpy()[1:], atol=1e-3)
+
+
+def test_a_refused_upload_leaves_the_earlier_one(good):
+    at = give(opened(), good)
+    give(at, {"config.json": b"{"})
+    assert at.error
+    assert at.selectbox(key="checkpoints-name").value == "uploaded"
+
+
+def test_an_upload_is_nobody_elses(good):
+    give(opened(), good)
+    assert "uploaded" not in opened().selectbox(key="checkpoints-name").options
+
+
+# --- Scenarios, and code -----------------------------------------------------------------------------
+
+
+def r2(name, length, **law):
+    learner = zoo.predictor(name)
+    config = learner.model.config
+    from dataclasses import replace
+
+    made = replace(training_prompt_law(config), **law)
+    prompts = sample_prompts(made, 192, length + 1, torch.Generator().manual_seed(0))
+    from core.predictors import LeastSquares
+
+    return [score(who(prompts), prompts, "pooled R2").numpy() for who in (learner, LeastSquares())]
+
+
+CLAIMS = {
+    "linear-d20": lambda ours, best: (best - ours)[10:50].max() < 0.05,
+    "linear-d5": lambda ours, best: (best - ours)[10:20].max() < 0.01,
+    "attention-1": lambda ours, best: 0.8 < ours[45] < 0.93,
+    "attention-1-raw": lambda ours, best: 0.8 < ours[45] < 0.93,
+    "linear-d20-offset": lambda ours, best: ours[45] > 0.98,
+    "linear-d20-wide": lambda ours, best: ours[30] > 0.8,
+    "tree-d10": lambda ours, best: ours[45] < 0.8,
+    "relu-d10": lambda ours, best: best[45] < 0.9,
+}
+
+
+@pytest.mark.parametrize("scenario", checkpoints.SCENARIOS, ids=lambda s: s.name)
+def test_claims_of_the_committed_checkpoints(scenario):
+    config = zoo.config(scenario.name)
+    assert CLAIMS[scenario.name](*r2(scenario.name, config.law.n_examples - 1))
+
+
+def test_the_snippet_prints_what_the_page_says(stand_ins, monkeypatch):
+    caught = []
+    monkeypatch.setattr("pages.ui.frame.Page.finish", lambda self, snippet: caught.append(snippet))
+    at = opened(name="linear-d5")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(caught[-1], "snippet", "exec"), {})
+    number = look(at).split("R² is **")[1].split("**")[0]
+    assert number in out.getvalue()
