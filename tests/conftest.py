@@ -5,14 +5,16 @@ import os
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ["RESHAPE_CHECK_FIGURES"] = "1"  # plotly checks every attribute of every figure
+os.environ["STREAMLIT_CLIENT_SHOW_ERROR_DETAILS"] = "full"  # a failing page test says why
 
 from pathlib import Path
 
 import pytest
+import tests.typecheck  # the hook below finds it by name
 from jaxtyping import install_import_hook
 
 # Every call into the engine has its shapes and types checked against its signature.
-install_import_hook("core", "beartype.beartype")
+install_import_hook("core", "tests.typecheck.checked")
 
 ROOT = Path(__file__).parents[1]
 

@@ -47,12 +47,14 @@ def test_settings_are_the_controls(name):
 
 @pytest.mark.parametrize("row", controls.TABLE, ids=lambda r: r.name)
 def test_a_row_is_sound(row):
-    assert row.check(row.default) == row.default
-    assert row.parse(row.text(row.default)) == row.default
+    default = row.default_of(controls.LINK_VERSION)
+    assert row.check(default) == default
+    assert row.parse(row.text(default)) == default
     assert row.label
     if row.when is not None:
         gate = next(r for r in controls.rows(row.page) if r.key == row.when[0])
-        assert all(gate.check(value) == value for value in row.when[1])
+        if not getattr(gate, "more", None):  # else an option may be one that is not here now
+            assert all(gate.check(value) == value for value in row.when[1])
     for version, default in row.was.items():
         assert 1 <= version < controls.LINK_VERSION
         assert row.check(default) == default

@@ -114,6 +114,10 @@ class Choice(Control):
         """All options as they stand now."""
         return self.options + (self.more() if self.more else ())
 
+    def default_of(self, version: int) -> str:
+        default, offered = super().default_of(version), self.offered()
+        return default if default in offered else offered[0]  # its checkpoint may not be here
+
     def parse(self, text: str) -> str:
         text, offered = self.renamed.get(text, text), self.offered()
         if text not in offered:
@@ -508,7 +512,7 @@ RETRIEVAL: tuple[Control, ...] = (
     Number(
         page="retrieval", key="draws", label="Draws", section="Sample", default=200, low=50,
         high=1000, step=50,
-        help="Independent draws of memories and query. The phase map takes 40 of them a cell.",
+        help="Independent draws of memories and query. The phase map takes 40 a cell, 20 past M = 32.",
     ),
     seed("retrieval", section="Sample"),
 )  # fmt: skip

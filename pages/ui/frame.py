@@ -143,12 +143,15 @@ class Page(Generic[S]):
         try:
             result = compute(self.settings)
         except ValueError as reason:
-            if self.values == good:
+            try:
+                settings = self._make(**good)
+                result = compute(settings)
+            except ValueError:  # not even those
                 self._warn(str(reason), None)
                 st.stop()
             self._warn(f"{reason} The picture shows the last settings that worked.", good)
-            self.values, self.settings = dict(good), self._make(**good)
-            return compute(self.settings)
+            self.values, self.settings = dict(good), settings
+            return result
         broken = _not_finite(finite(result)) if finite is not None else ""
         if broken:
             self._warn(f"{broken} Those cells are grey.", good)
