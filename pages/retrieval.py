@@ -47,7 +47,7 @@ class Axis:
 
 BETAS = tuple(float(f"{b:.3g}") for b in np.geomspace(0.5, 200, 21))
 NOISES = tuple(round(0.1 * i, 1) for i in range(21))
-COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+COUNTS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
 BETA_TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 COUNT_TICKS = (2, 4, 8, 16, 32, 64)
 AXES = {
@@ -114,6 +114,11 @@ def engine(s: Settings, *without: str) -> dict[str, Any]:
     return {k: v for k, v in full.items() if k not in without}
 
 
+# Most steps and tolerance of a retrieval: of each on the map, where the outcome is a category and
+# 441 cells are wanted at once, and of those where the controls stand.
+COARSE, FINE = (60, 1e-3), (500, 1e-6)
+
+
 @dataclass(frozen=True)
 class Errors:
     along: ErrorStudy
@@ -135,20 +140,21 @@ def compute(s: Settings) -> Errors | Phases | ReshapingStudy:
         )
     if s.view == PHASES:
         rest = engine(s, "beta", "noise", "draws")
+        draws = min(s.draws, 40 if s.memories <= 32 else 20)
         return Phases(
-            map=cache.phase_map(BETAS, NOISES, min(s.draws, cache.PHASE_DRAWS), **rest),
-            here=cache.phase_map((s.beta,), (s.noise,), s.draws, **rest),
+            map=cache.phase_map(BETAS, NOISES, draws, *COARSE, **rest),
+            here=cache.phase_map((s.beta,), (s.noise,), s.draws, *FINE, **rest),
         )
     return cache.reshaping_study(**engine(s))
 
 
-def no_bound(s: Settings) -> str:
+def no_bound(family: str) -> str:
     """Why the bounds are not drawn for this energy; "" if they hold."""
     from core.separation import BOUNDS_HOLD
 
-    if ENERGY[s.family] in BOUNDS_HOLD:
+    if ENERGY[family] in BOUNDS_HOLD:
         return ""
-    return f"no bound drawn: neither is a theorem for the {s.family} energy"
+    return f"no bound drawn: neither is a theorem for the {family} energy"
 
 
 def finite(r: Errors | Phases | ReshapingStudy) -> dict[str, Any]:
@@ -169,7 +175,7 @@ def clicked(point: dict[str, Any]) -> None:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.3g}\u202f%"  # a space that does not break
 
 
 def thousands(n: int) -> str:
@@ -183,7 +189,7 @@ def look_errors(r: Errors, s: Settings) -> str:
         f"error is **{here.error_quantiles[0, 2]:.4g}**"
     )
     right = f"the nearest memory is the right one in **{percent(here.retrieved[0])}**"
-    if no_bound(s):
+    if no_bound(s.family):
         return (
             f"{start}; {right} of {s.draws} draws. Were the bounds drawn here, the error would "
             f"break one in {thousands(along.violations)} of {thousands(along.error.size)} draws."
@@ -234,8 +240,8 @@ def facts_reshaping(r: ReshapingStudy) -> list[tuple[str, ...]]:
     return [
         row("separation Δ<sub>μ</sub>", r.delta_before, r.delta_after),
         row("margin S<sub>μ</sub>(x)", r.margin_before, r.margin_after),
-        row("error, to the memory as it is then", r.error_before, r.error_after),
-        row("error, to the memory as it was", r.error_before, r.error_to_original),
+        row("error, to the memory where it now lies", r.error_before, r.error_after),
+        row("error, to where it lay before", r.error_before, r.error_to_original),
     ]
 
 
@@ -252,6 +258,8 @@ def equation(values: Mapping[str, Any]) -> str:
             r"\xi_\mu \mapsto x:\qquad S'_\mu(x) - S_\mu(x) = \|x\|^2 - x\cdot\xi_\mu = "
             r"\tfrac12\|x-\xi_\mu\|^2 \ge 0"
         )
+    if no_bound(values["family"]):
+        return r"\|T(x)-\xi_\mu\|,\qquad T(x) = x - \nabla E(x)"
     return (
         r"\|T(x)-\xi_\mu\| \;\overset{(a)}{\le}\; 2m(M-1)\,e^{-\beta S_\mu(x)} "
         r"\;\overset{(b)}{\le}\; 2m(M-1)\,"
@@ -285,8 +293,8 @@ A phase that theory forbids: the right memory as β goes to 0, where there is on
 queries, or a mixture at large β among well separated memories. An outcome is read off the
 weights at the fixed point: $k = \exp(\text{entropy})$ memories share them. If $k$ rounds to 1,
 it is one memory, right or wrong; if $k \ge 0.9\,M$, the global average; else a mixture. *Not
-converged*: still moving after 100 steps. *No match* (polynomial only): no memory has a positive
-overlap.""",
+converged*: still moving after 500 steps; on the map, after 60. *No match* (polynomial only): no
+memory has a positive overlap.""",
     RESHAPING: r"""
 *CAMR Lemma 2.2, as reconstructed here (ours):* making the query the most similar memory raises Δ
 and lowers the error. A draw with falling Δ refutes the first half as a statement about every
@@ -316,7 +324,10 @@ def snippet(s: Settings) -> str:
         return (
             "from core.separation import StudySettings, phase_map\n\n"
             f"settings = StudySettings({arguments})\n"
-            "here = phase_map(settings, (settings.beta,), (settings.noise,), settings.draws)\n"
+            "here = phase_map(\n"
+            "    settings, (settings.beta,), (settings.noise,), settings.draws, "
+            f"max_steps={FINE[0]}, tol={FINE[1]}\n"
+            ")\n"
             "for outcome, share in zip(here.outcomes, here.share[0, 0]):\n"
             '    print(f"{outcome:16} {share:.4f}")\n'
         )
@@ -338,7 +349,7 @@ def snippet(s: Settings) -> str:
 
 
 def draw_errors(page: frame.Page[Settings], r: Errors) -> None:
-    s, axis, why_not = page.settings, AXES[page.settings.axis], no_bound(page.settings)
+    s, axis, why_not = page.settings, AXES[page.settings.axis], no_bound(page.settings.family)
     at = {"axis": axis.title, "here": getattr(s, axis.key), "ticks": axis.ticks}
     page.chart(
         charts.retrieval_error(r.along, words=why_not, **at),

@@ -361,13 +361,11 @@ def sweep_table(table: str | bytes) -> SweepTable:
 
 # ---- retrieval error -----------------------------------------------------------------------------
 
-PHASE_DRAWS = 40  # a cell; 441 cells
-
 
 @shared(32)
 def error_sweep(vary: str, values: tuple[float, ...], **settings: Any) -> ErrorStudy:
-    """`core.separation.error_study`. Leave the setting that varies out: the study is then the same, and
-    found again, wherever its control stands."""
+    """`core.separation.error_study`. Leave the setting that varies out: the study is then the
+    same, and found again, wherever its control stands."""
     from core.separation import StudySettings, error_study
 
     return error_study(StudySettings(**settings), vary, values)
@@ -375,12 +373,17 @@ def error_sweep(vary: str, values: tuple[float, ...], **settings: Any) -> ErrorS
 
 @shared(32)
 def phase_map(
-    betas: tuple[float, ...], noises: tuple[float, ...], draws: int, **settings: Any
+    betas: tuple[float, ...],
+    noises: tuple[float, ...],
+    draws: int,
+    max_steps: int,
+    tol: float,
+    **settings: Any,
 ) -> PhaseMap:
     """`core.separation.phase_map`; it does not depend on beta and noise of the settings."""
     from core.separation import StudySettings, phase_map
 
-    return phase_map(StudySettings(**settings), betas, noises, draws)
+    return phase_map(StudySettings(**settings), betas, noises, draws, max_steps, tol)
 
 
 @shared(32)
