@@ -230,21 +230,10 @@ def frames(fig: Any, r: Landscape, shown: np.ndarray) -> Frames:
     return Frames(data=data, labels=[f"step {k} of {played[-1]}" for k in played], group=PAGE)
 
 
-_MARKS = {
-    "disc": '<circle cx="9" cy="9" r="6.5" fill="#fff" stroke="#0c1b3a"/>',
-    "square": '<path d="M3 3h12v12H3z" fill="#ffc53d" stroke="#0c1b3a"/>',
-    "arrow": '<path d="M2 9h9M9 5l6 4-6 4z" fill="currentColor" stroke="currentColor"/>',
-    "ring": '<g fill="none" stroke="#ff6a3d" stroke-width="2.5"><path d="M1 15 7 10"/>'
-    '<circle cx="11.5" cy="7" r="5"/></g>',
-    "diamond": '<path d="m9 2 7 7-7 7-7-7z" fill="none" stroke="currentColor" stroke-width="1.5"/>',
-    "box": '<path d="M3 3h12v12H3z" fill="none" stroke="currentColor" stroke-width="1.5"/>',
-}
-
-
 def key(r: Landscape, view: str) -> str:
     """The colours and marks of the plane explained, as HTML."""
     flat = r.plane.kind == "identity"
-    marks = {"disc": "memory", "ring": "query, ringed where it is"}
+    marks = {"disc": "memory", "ring": "query"}
     if not view.startswith("3-D"):
         marks |= {"square": "example", "arrow": "moves to"}
         marks |= {"diamond": "lowest minimum" if flat else "lowest minimum of the space"}
@@ -255,10 +244,8 @@ def key(r: Landscape, view: str) -> str:
     else:
         (low, high), name, colours = r.colour_range, "E", charts.gradient(charts.SEQUENTIAL)
     bar = f'{name} {number(low)} <i style="background: {colours}"></i> {number(high)}'
-    return f'<p class="lab-key"><span>{bar}</span>' + "".join(
-        f'<span><svg viewBox="0 0 18 18" aria-hidden="true">{_MARKS[m]}</svg>{words}</span>'
-        for m, words in marks.items()
-    ) + "</p>"  # fmt: skip
+    named = "".join(f'<span><b class="{m}"></b>{words}</span>' for m, words in marks.items())
+    return f'<p class="lab-key"><span>{bar}</span>{named}</p>'
 
 
 def draw(page: frame.Page[Settings], r: Landscape) -> None:

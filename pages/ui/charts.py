@@ -676,17 +676,17 @@ _FILE = {
 
 def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
     """Before and after reshaping side by side: one colour scale, one zoom."""
-    plain = {"constrain": "domain", "showgrid": False}
+    across, up = _axes(r)
     return figure(
         *_slice(r, r.before.energy, "before", r.colour_range),
         *_slice(r, r.after.energy, "after", r.colour_range, axes="2"),
         *_marks(r, "before"),
         *_marks(r, "after", axes="2", legend=False),
-        height=418,
-        xaxis={"domain": [0, 0.48], "title": {"text": units[0]}, **plain},
-        xaxis2={"domain": [0.52, 1], "title": {"text": units[0]}, "matches": "x", **plain},
-        yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
-        yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "ticks": "", **plain},
+        height=402,
+        xaxis={"domain": [0, 0.485], "title": {"text": units[0]}, **across},
+        xaxis2={"domain": [0.515, 1], "title": {"text": units[0]}, "matches": "x", **across},
+        yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **up},
+        yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "ticks": "", **up},
         coloraxis=_colours(r.colour_range),
         showlegend=False,
         margin={"l": 48, "r": 12, "t": 26, "b": 44},
@@ -696,6 +696,8 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
         ],
         meta={
             "file": _FILE,
+            "square": [["xaxis", "yaxis"], ["xaxis2", "yaxis2"]],
+            "fill": {"aspect": 0.47, "extra": 70, "above": 398},
             "narrow": {
                 "height": 860,
                 "xaxis": {"domain": [0, 1]},
@@ -719,19 +721,25 @@ def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> go.Figur
         span = r.colour_range
         layers, marks = _slice(r, r.after.energy, "after", span), _marks(r, "after")
         title = _after(r)
-    plain = {"constrain": "domain", "showgrid": False}
+    across, up = _axes(r)
     return figure(
         *layers,
         *marks,
         coloraxis=_colours(span, DIVERGING if view == "difference" else SEQUENTIAL),
-        meta={"file": _FILE, "narrow": {"height": 450}},
-        height=450,
-        xaxis={"title": {"text": units[0]}, **plain},
-        yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **plain},
+        meta={"file": _FILE, "square": [["xaxis", "yaxis"]], "narrow": {"height": 430}},
+        height=430,
+        xaxis={"title": {"text": units[0]}, **across},
+        yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **up},
         showlegend=False,
         margin={"l": 48, "r": 12, "t": 26, "b": 44},
         annotations=[_heading(title, "x", "y")],
     )
+
+
+def _axes(r: Landscape) -> list[dict[str, Any]]:
+    """Both axes: what the grid covers, square, without lines that the heatmap would hide."""
+    plain = {"constrain": "domain", "showgrid": False, "showline": False}
+    return [{"range": [float(a[0]), float(a[-1])], **plain} for a in (r.xs, r.ys)]
 
 
 def _heading(text: str, x: str, y: str) -> dict[str, Any]:
@@ -847,19 +855,23 @@ def _marks(
         ),
     ]  # fmt: skip
     if few:
+        start, least = r.before.points, 0.06 * float(r.xs[-1] - r.xs[0])
         arrows = (
-            _arrows(r.before.points, side.points, "moved by W₁", ink, at)
+            _arrows(start, side.points, "moved by W₁", ink, least, at)
             if which == "after"
-            else _arrows(r.before.points[r.pairs], r.example_points, "its example", _EXAMPLE, at)
+            else _arrows(start[r.pairs], r.example_points, "its example", _EXAMPLE, least, at)
         )
         traces.insert(0, arrows)
     return traces
 
 
 def _arrows(
-    start: np.ndarray, end: np.ndarray, name: str, colour: str, at: Mapping[str, Any]
+    start: np.ndarray, end: np.ndarray, name: str, colour: str, least: float, at: Mapping[str, Any]
 ) -> dict:
-    """Thin arrows from point to point, as one trace; the tips stop short of the marks there."""
+    """Thin arrows from point to point, as one trace; the tips stop short of the marks there, and what
+    hardly moves has none."""
+    far = np.linalg.norm(end - start, axis=1) > least
+    start, end = start[far], end[far]
     gap = np.full(len(start), np.nan)
     x, y = (np.stack([start[:, i], end[:, i], gap], axis=1).ravel() for i in (0, 1))
     tip = np.tile([0.0, 1.0, 0.0], len(start))
@@ -910,24 +922,24 @@ def landscape_surface(r: Landscape, which: str, units: tuple[str, str]) -> go.Fi
             "name": "query", "mode": "lines+markers", "line": {"color": _QUERY, "width": 6},
             "marker": {"size": 4, "color": _QUERY}, "hoverinfo": "skip",
         },
-        height=450,
+        height=430,
         annotations=[
             {"text": f"<b>{'Before: the pretrained memories' if which == 'before' else _after(r)}</b>",
              "xref": "paper", "yref": "paper", "x": 0, "y": 1, "xanchor": "left", "yanchor": "top",
              "showarrow": False, "font": {"size": 14, "color": token("ink")}}
         ],
         scene={
-            "xaxis": {"title": {"text": units[0]}, **axis},
-            "yaxis": {"title": {"text": units[1]}, **axis},
+            "xaxis": {"title": {"text": units[0], "font": {"size": 12}}, **axis},
+            "yaxis": {"title": {"text": units[1], "font": {"size": 12}}, **axis},
             "zaxis": {"title": {"text": "E"}, "range": [low, high], **axis},
             "aspectmode": "manual",
             "aspectratio": {"x": 1, "y": 1, "z": 0.6},
-            "camera": {"eye": {"x": 1.0, "y": -1.1, "z": 0.95}, "center": {"z": -0.12}},
+            "camera": {"eye": {"x": 1.12, "y": -1.25, "z": 1.05}, "center": {"z": -0.1}},
         },
         showlegend=False,
         margin={"l": 0, "r": 0, "t": 6, "b": 6},
         coloraxis=_colours(r.colour_range),
-        meta={"narrow": {"height": 450}, "file": {"coloraxis": {"showscale": True}}},
+        meta={"narrow": {"height": 430}, "file": {"coloraxis": {"showscale": True}}},
     )  # fmt: skip
 
 

@@ -106,6 +106,7 @@ class View {
     const { height: wanted = 420, meta } = this.head.figure.layout;
     // On a narrow screen a picture is no taller than a little more than it is wide, unless it says so.
     const height = full ? this.root.clientHeight - this.tools.offsetHeight - 24
+      : meta?.fill && !this.narrow() ? roomy(meta.fill, wanted, width)
       : this.narrow() ? (meta?.narrow?.height ?? Math.min(wanted, Math.max(300, Math.round(width * 1.05)))) : wanted;
     return { width, height };
   }
@@ -126,6 +127,7 @@ class View {
         layout.paper_bgcolor = "rgba(0,0,0,0)";
         layout.plot_bgcolor ??= "rgba(0,0,0,0)";
         Object.assign(layout, this.size());
+        squared(layout);
         if (!layout.width) return (this.waiting = true); // hidden (a closed tab): drawn once it has a width
         this.waiting = false;
         this.plot.setAttribute("role", "img");
@@ -287,6 +289,7 @@ class View {
     layout.paper_bgcolor = "#ffffff";
     layout.plot_bgcolor ??= "#ffffff";
     const size = { width: Math.max(640, shown.width), height: shown.height };
+    squared(Object.assign(layout, size));
     const url = await window.Plotly.toImage({ data, layout: { ...layout, ...size } }, { format, ...size, scale: format === "png" ? 2 : 1 });
     const link = document.createElement("a");
     link.download = `${this.head.file}.${format}`;
@@ -304,6 +307,27 @@ function merge(into, from) {
     const v = from[k];
     if (v && typeof v === "object" && !Array.isArray(v) && !ArrayBuffer.isView(v) && into[k]) merge(into[k], v);
     else into[k] = v;
+  }
+}
+
+// A picture that uses a wide and tall window: `aspect` times its width plus `extra`, as long as the page's
+// head (`above`) and the picture fit the window together, and never less than wanted.
+function roomy({ aspect, extra, above }, wanted, width) {
+  return Math.round(Math.max(wanted, Math.min(extra + aspect * width, window.innerHeight - above)));
+}
+
+// Pairs of axes that share one scale get domains that are square on the screen. Left to plotly's own
+// constraints, two linked pairs end up with wider ranges instead.
+function squared(layout) {
+  const { l, r, t, b } = { ...layout.template.layout.margin, ...layout.margin };
+  const across = layout.width - l - r;
+  const up = layout.height - t - b;
+  for (const [x, y] of layout.meta?.square ?? []) {
+    const [left, right] = layout[x].domain ?? [0, 1];
+    const [low, high] = layout[y].domain ?? [0, 1];
+    const side = Math.min((right - left) * across, (high - low) * up) / 2;
+    layout[x].domain = [(left + right) / 2 - side / across, (left + right) / 2 + side / across];
+    layout[y].domain = [(low + high) / 2 - side / up, (low + high) / 2 + side / up];
   }
 }
 
