@@ -1,4 +1,5 @@
-"""Checkpoints: what every pretrained model was trained on, how far it got, and a place for your own."""
+"""Checkpoints: what every pretrained model was trained on, how far it got, and a place for your "
+"own."""
 
 from __future__ import annotations
 
@@ -43,10 +44,14 @@ class Shown:
 
 # What each checkpoint of the zoo is there for; those that are there become the page's scenarios.
 STORIES = (
-    ("linear-d20", "The paper's law", "Twenty dimensions, x ~ N(−2, I): close to least squares on its own law."),
-    ("linear-d5", "Five dimensions", "The small one: within 0.01 of least squares from 10 examples on."),
-    ("linear-d20-offset", "Random positions", "Training prompts began anywhere, so every position is trained."),
-    ("linear-d20-wide", "A wide law", "Random mixtures and means: less exact at home, at home almost everywhere."),
+    ("linear-d20", "The paper's law",
+     "Twenty dimensions, x ~ N(−2, I): close to least squares on its own law."),
+    ("linear-d5", "Five dimensions",
+     "The small one: within 0.01 of least squares from 10 examples on."),
+    ("linear-d20-offset", "Random positions",
+     "Training prompts began anywhere, so every position is trained."),
+    ("linear-d20-wide", "A wide law",
+     "Random mixtures and means: less exact at home, at home almost everywhere."),
     ("attention-1", "One layer", "One softmax head cannot do least squares: it stays near 0.88."),
     ("tree-d10", "Decision trees", "Trained on trees of depth 4, far from solved."),
     ("relu-d10", "ReLU nets", "Trained on two-layer nets, which least squares cannot fit either."),
@@ -72,7 +77,8 @@ def compute(s: Settings, wait: Progress) -> Shown:
 
 
 def history(card: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-    """Steps, R^2 by length and loss out of a card, which may hold anything: what is no number is left out."""
+    """Steps, R^2 by length and loss out of a card, which may hold anything: what is no number is "
+    "left out."""
     log = card.get("curve")
     rows = [row for row in log if isinstance(row, dict)] if isinstance(log, list) else []
     rows = [row for row in rows[:5000] if _number(row.get("step"))]
@@ -109,7 +115,8 @@ def show(page: frame.Page[Settings], r: Shown) -> None:
     page.chart(
         charts.regression_curves(
             n, {name: (c.values[1:], c.low[1:], c.high[1:]) for name, c in shown.items()},
-            measure="pooled R²", lowest=charts.r2_floor(r.ours.values[1:]), highest=1.03, height=340,
+            measure="pooled R²", lowest=charts.r2_floor(r.ours.values[1:]), highest=1.03,
+            height=340,
         ),
         "now",
         f"R² of {title} and of least squares on fresh prompts of its training law",
@@ -117,18 +124,19 @@ def show(page: frame.Page[Settings], r: Shown) -> None:
     )  # fmt: skip
     if len(steps):
         page.chart(
-            charts.training_curve(steps, r2, loss), "training", f"How {title} was trained: R² and loss by step",
-            into=right,
+            charts.training_curve(steps, r2, loss), "training",
+            f"How {title} was trained: R² and loss by step", into=right,
         )  # fmt: skip
     at = [k for k in READ_AT if k <= r.draw.n_examples]
     last = max(k for k in at if k in said) if said.keys() & set(at) else at[-1]
     now, low, high = r.ours.at(last)
     text = (
-        f"After **{last}** examples its R² is **{now:.4f}** ({low:.4f} to {high:.4f}) on {s.prompts} fresh "
+        f"After **{last}** examples its R² is **{now:.4f}** ({low:.4f} to {high:.4f}) on "
+        f"{s.prompts} fresh "
         f"prompts; least squares {r.best.at(last)[0]:.4f}."
     )
     if last in said:
-        text += f" Its card says **{said[last]:.4f}** on held-out prompts."
+        text += f" Its card says {said[last]:.4f} on held-out prompts."
     page.look_for(text)
     page.facts(
         tuple(f"{k} examples" for k in at),
@@ -146,7 +154,8 @@ def show(page: frame.Page[Settings], r: Shown) -> None:
 
 
 def about(facts: cache.CheckpointFacts) -> list[tuple[str, ...]]:
-    """Name and value of what is known of the file. Cards are strangers' text, so everything is escaped."""
+    """Name and value of what is known of the file. Cards are strangers' text, so everything is "
+    "escaped."""
     config, card = facts.config, facts.card
     rows = []
     if hasattr(config, "n_layer"):
@@ -200,8 +209,10 @@ def bring_your_own() -> None:
     """The place for a checkpoint of the reader's, and what became of it."""
     st.html('<h2 class="lab-h2">Bring your own</h2>')
     st.markdown(
-        "A folder as `python -m models.pretrain` writes it: `config.json`, `model.safetensors` (or shards with "
-        "their index), perhaps `card.json`. Everything is checked before it is used, nothing is unpickled, "
+        "A folder as `python -m models.pretrain` writes it: `config.json`, `model.safetensors` (or "
+        "shards with "
+        "their index), perhaps `card.json`. Everything is checked before it is used, nothing is "
+        "unpickled, "
         "and it is there for you alone, until you close this tab."
     )
     files = st.file_uploader(
@@ -250,7 +261,8 @@ def snippet(s: Settings, r: Shown) -> str:
     at = [k for k in READ_AT if k <= r.draw.n_examples]
     return (
         ("from pathlib import Path\n\n" if own else "")
-        + "import torch\n\nfrom core.curves import curves\nfrom core.predictors import LeastSquares\n"
+        + "import torch\n\nfrom core.curves import curves\nfrom core.predictors import "
+        "LeastSquares\n"
         + "from core.prompts import sample_prompts\n"
         + imports
         + "from models.law import training_prompt_law\n\n"
@@ -270,7 +282,8 @@ def render() -> None:
         panel.set_values(PAGE, {"name": chosen})
     page = frame.open_page(
         PAGE, Settings, SCENARIOS,
-        lead="What each pretrained model was trained on, how far it got, measured again now, and its sums.",
+        lead="What each pretrained model was trained on, how far it got, measured again now, and "
+        "its sums.",
     )  # fmt: skip
     with page.stage:
         wait = Progress(PAGE, st.empty(), 1)

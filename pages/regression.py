@@ -1,4 +1,4 @@
-"""In-context regression: pretrained transformers answer prompts that a reader shifts, mislabels, lengthens.
+"""In-context regression: transformers answer prompts that a reader shifts, mislabels, lengthens.
 
 Each picture of the page is one module of `pages/_regression` with `compute`, `show` and `code`.
 """
@@ -24,32 +24,38 @@ VIEWS = {
 SCENARIOS = (
     controls.Scenario(
         name="home", label="In its training law", values={},
-        claim="On the law it was trained on, the transformer stays within 0.05 of least squares, the "
+        claim="On the law it was trained on, the transformer stays within 0.05 of least squares, "
+        "the "
         "best there is, at 10 and more examples.",
     ),
     controls.Scenario(
         name="shift", label="30 % shifted inputs", values={"w2": 0.3},
-        claim="With 30 % of the inputs from N(2, I), its R² at 15 is at least 0.2 below least squares, "
+        claim="With 30 % of the inputs from N(2, I), its R² at 15 is at least 0.2 below least "
+        "squares, "
         "which does not notice.",
     ),
     controls.Scenario(
         name="per-prompt", label="30 % shifted prompts", values={"w2": 0.3, "mixing": "per prompt"},
-        claim="The other reading of the mixture: whole prompts come from N(2, I). R² at 15 is again at "
+        claim="The other reading of the mixture: whole prompts come from N(2, I). R² at 15 is "
+        "again at "
         "least 0.2 below least squares.",
     ),
     controls.Scenario(
         name="labels", label="20 % wrong labels", values={"accuracy": 0.8, "n": 20},
-        claim="With a fifth of the labels permuted, least squares falls below zero where examples equal "
+        claim="With a fifth of the labels permuted, least squares falls below zero where examples "
+        "equal "
         "dimensions; the transformer goes through smoothly, as ridge at the true noise does.",
     ),
     controls.Scenario(
         name="long", label="Past the training length", values={"length": 120, "n": 110},
-        claim="Past the longest prompt of its training its R² falls, while least squares stays at 1.",
+        claim="Past the longest prompt of its training its R² falls, while least squares stays at "
+        "1.",
     ),
     controls.Scenario(
         name="hurts", label="One wrong label, closely",
         values={"view": "one prompt", "accuracy": 0.9, "n": 20, "corruption": "sign flip"},
-        claim="Over many prompts an example with a flipped label adds to the error, one with a right "
+        claim="Over many prompts an example with a flipped label adds to the error, one with a "
+        "right "
         "label on average next to nothing.",
     ),
 )  # fmt: skip
@@ -64,7 +70,7 @@ def render() -> None:
         symbols={
             r"f_\theta": "the checkpoint; its weights do not move",
             r"x_i": "inputs in d dimensions; the paper's law is N(−2, I)",
-            r"y_i": "labels, one function per prompt: y = β·x with β ~ N(0, I) for a linear task",
+            r"y_i": "labels, one function a prompt: y = β·x with β ~ N(0, I) if it is linear",
             r"R^2(n) = 1 - \frac{\sum (y - \hat y)^2}{\sum (y - \bar y)^2}":
                 "over all prompts at one length n: 1 is perfect, 0 is answering the mean",
         },

@@ -102,7 +102,8 @@ def training_values(config: Config) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Asked:
-    """A checkpoint, the prompts it is asked, and where they leave its training law (length apart)."""
+    """A checkpoint, the prompts it is asked, and where they leave its training law (length "
+    "apart)."""
 
     checkpoint: str
     title: str
@@ -120,7 +121,8 @@ def ask(s: Settings, checkpoint: str) -> Asked:
 
     if checkpoint not in cache.zoo_names() + uploads.names():
         raise ValueError(
-            "there is no checkpoint to ask: train one with `python -m models.pretrain linear-d5`, or "
+            "there is no checkpoint to ask: train one with `python -m models.pretrain linear-d5`, "
+            "or "
             "upload one on the Checkpoints page."
         )
     config = cache.checkpoint(checkpoint).config
@@ -138,13 +140,16 @@ def check_lengths(s: Settings, a: Asked) -> None:
     learners.fit(a.checkpoint, a.config, s.length)
     if s.n > s.length:
         raise ValueError(
-            f"n = {s.n} lies past the longest prompt, {s.length} examples: lower n or lengthen the prompt."
+            f"n = {s.n} lies past the longest prompt, {s.length} examples: lower n or lengthen the "
+            f"prompt."
         )
 
 
 def beside(s: Settings, law: PromptLaw) -> dict[str, str]:
-    """Title to learner, for the baselines that are switched on. Without label noise the ridge is least
-    squares, so that the two share a curve."""
+    """Title to learner, for the baselines that are switched on.
+
+    Without label noise the ridge is least squares, so that the two share a curve.
+    """
     on = {label: f"baseline: {name}" for key, (name, label) in BESIDE.items() if getattr(s, key)}
     if s.trees:
         on |= {name: f"baseline: {name}" for name in TREES}
@@ -179,7 +184,7 @@ def say_outside(page: frame.Page[Settings], a: Asked) -> None:
         )  # fmt: skip
 
 
-# --- Code that gives the same numbers without the lab -------------------------------------------------
+# --- Code that gives the same numbers without the lab ---------------------------------------------
 
 
 def law_code(law: PromptLaw) -> str:

@@ -66,8 +66,10 @@ def show(page: frame.Page[Settings], r: Curves) -> None:
     say_outside(page, a)
     page.look_for(reading(s, r))
     page.refuted_by(
-        "The paper says that the transformer learns in context like least squares on its training law, "
-        "and that shifted inputs and wrong labels break it. Against the first: a length between d and k "
+        "The paper says that the transformer learns in context like least squares on its training "
+        "law, "
+        "and that shifted inputs and wrong labels break it. Against the first: a length between d "
+        "and k "
         "where the bands of the two do not touch. Against the second: w₂ = 0.3 or α = 0.8 with the "
         "transformer's band still on the least-squares (or ridge) curve."
     )

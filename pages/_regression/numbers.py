@@ -29,7 +29,8 @@ class Numbers:
 
 
 def known_rows() -> list[tuple[str, KnownNumber]]:
-    """What each number is called. A mixture can be read in two ways; the paper does not say which."""
+    """What each number is called. A mixture can be read in two ways; the paper does not say "
+    "which."""
     from core.curves import KNOWN_NUMBERS
 
     rows: list[tuple[str, KnownNumber]] = []
@@ -69,7 +70,8 @@ def show(page: frame.Page[Settings], r: Numbers) -> None:
     if r.checkpoint != s.checkpoint:
         with page.stage:
             st.caption(
-                f"The paper's numbers are for linear tasks in 20 dimensions. {s.checkpoint} reads others, "
+                f"The paper's numbers are for linear tasks in 20 dimensions. {s.checkpoint} reads "
+                f"others, "
                 f"so **{r.checkpoint}** is asked."
             )
     paper, value, low, high = (
@@ -93,16 +95,20 @@ def show(page: frame.Page[Settings], r: Numbers) -> None:
     agree = [row for row, v in zip(r.rows, r.verdicts, strict=True) if v.agrees]
     mixed = [(row, v) for row, v in zip(r.rows, r.verdicts, strict=True) if "w₂" in row]
     page.look_for(
-        f"**{len(agree)} of {len(r.rows)}** rows agree: the paper's number lies in our band. The mixture "
+        f"**{len(agree)} of {len(r.rows)}** rows agree: the paper's number lies in our band. The "
+        f"mixture "
         "row is read in two ways, because the paper does not say which: "
         + "; ".join(f"{row.rsplit(' per ', 1)[1]} by {row.rsplit(' per ', 1)[1]} "
                     f"**{v.value:.4f}** against {v.known:.4f}" for row, v in mixed)
         + "."
     )  # fmt: skip
     page.refuted_by(
-        "Our band is over prompts alone: the paper's own sampling and training are not in it, and the size "
-        "of its model is not known to us. A row that does not agree says that this checkpoint differs from "
-        "the paper's. These four numbers are the only cells of its tables known to us; the others are not "
+        "Our band is over prompts alone: the paper's own sampling and training are not in it, and "
+        "the size "
+        "of its model is not known to us. A row that does not agree says that this checkpoint "
+        "differs from "
+        "the paper's. These four numbers are the only cells of its tables known to us; the others "
+        "are not "
         "shown."
     )
 
@@ -114,7 +120,8 @@ def code(s: Settings, r: Numbers) -> str:
         + "from dataclasses import replace\n\nimport torch\n\n"
         + "from core.curves import KNOWN_NUMBERS, measure_known\n"
         + ("from models.folder import read_folder\n"
-           "from models.predictor import TransformerPredictor\n" if own else "from models import zoo\n")
+           "from models.predictor import TransformerPredictor\n" if own else "from models import "
+           "zoo\n")
         + f"\nlearner = {learner_code(r.checkpoint)}\n"
         + "for known in KNOWN_NUMBERS:\n"
         + "    mixings = ('input', 'prompt') if known.law.w2 else ('input',)\n"

@@ -1,4 +1,5 @@
-"""One prompt looked at closely: points, answers, the attention to each example and what each does."""
+"""One prompt looked at closely: points, answers, the attention to each example and what each "
+"does."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ def show(page: frame.Page[Settings], r: Opened) -> None:
     other = next((n for n in ("ridge", "least squares") if n in look.predictions), None)
     page.chart(
         charts.regression_examples(
-            look, a.checkpoint, r.shown.get(other or ""), other, picked(s.tokens, r.close.attention),
-            r.close.heads, r.close.own, s.tokens,
+            look, a.checkpoint, r.shown.get(other or ""), other,
+            picked(s.tokens, r.close.attention), r.close.heads, r.close.own, s.tokens,
         ),
         "examples",
         "Error that each example adds, and the attention of every layer and head to it",
@@ -69,8 +70,10 @@ def show(page: frame.Page[Settings], r: Opened) -> None:
     say_outside(page, a)
     page.look_for(closely(s, r))
     page.refuted_by(
-        "That examples with a wrong label are what hurts: sign-flip a tenth of the labels and look for "
-        "prompts where the example that adds most to the error has a right one. That attention tells "
+        "That examples with a wrong label are what hurts: sign-flip a tenth of the labels and look "
+        "for "
+        "prompts where the example that adds most to the error has a right one. That attention "
+        "tells "
         "which example matters: a head whose brightest example can be left out without moving the "
         "answer while a dark one cannot."
     )
@@ -90,7 +93,8 @@ def pick_prompt(page: frame.Page[Settings], r: Opened) -> None:
     rank = len(errors) - int(np.flatnonzero(order == s.prompt - 1)[0])
     with page.stage, st.container(horizontal=True, vertical_alignment="center", key="lab-pick"):
         st.caption(
-            f"Prompt {s.prompt} of {s.prompts} after {s.n} examples: |error| {errors[s.prompt - 1]:.3f}, "
+            f"Prompt {s.prompt} of {s.prompts} after {s.n} examples: |error| "
+            f"{errors[s.prompt - 1]:.3f}, "
             f"number {rank} from the largest."
         )
         for label, index in (
@@ -110,13 +114,15 @@ def closely(s: Settings, r: Opened) -> str:
     j, added = look.worst(name)
     label = "with a wrong label" if look.corrupted[j] else "with a right label"
     text = (
-        f"{r.asked.title} answers **{answer:.4f}**, the truth is **{look.target:.4f}**: it is off by "
+        f"{r.asked.title} answers **{answer:.4f}**, the truth is **{look.target:.4f}**: it is off "
+        f"by "
         f"{abs(answer - look.target):.4f}. "
     )
     if added <= 0:
         return text + "Every example helps: leaving out any one makes the error larger."
     return text + (
-        f"Example **{j + 1}**, {label}, hurts most: without it the error would be **{added:.4f}** smaller. "
+        f"Example **{j + 1}**, {label}, hurts most: without it the error would be **{added:.4f}** "
+        f"smaller. "
         f"{int((look.harm[name] > 0).sum())} of {look.n_pairs} examples hurt."
     )
 

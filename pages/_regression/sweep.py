@@ -45,7 +45,8 @@ def show(page: frame.Page[Settings], r: Sweep | None) -> None:
     if r is None:
         with page.stage:
             st.markdown(
-                "A sweep asks checkpoints and baselines over a grid of shifts, accuracies, lengths and seeds "
+                "A sweep asks checkpoints and baselines over a grid of shifts, accuracies, lengths "
+                "and seeds "
                 "and writes one table. Run one, then upload its file on the left."
             )
             st.code(COMMAND, language="bash")
@@ -62,14 +63,16 @@ def show(page: frame.Page[Settings], r: Sweep | None) -> None:
     if len(r.curves) > MOST_CURVES:
         with page.stage:
             st.caption(
-                f"The first {MOST_CURVES} of {len(r.curves)} curves; sweep or select fewer settings to see "
+                f"The first {MOST_CURVES} of {len(r.curves)} curves; sweep or select fewer "
+                f"settings to see "
                 "the others."
             )
     steepest = max(few, key=lambda c: float(np.nanmax(c.values) - np.nanmin(c.values)))
     seeds = max(c.n_seeds for c in few)
     page.look_for(
         f"{r.n_rows} rows, {len(r.curves)} curves along {r.axis}. What changes most along it is "
-        f"**{steepest.name}**: from {np.nanmin(steepest.values):.4f} to **{np.nanmax(steepest.values):.4f}**."
+        f"**{steepest.name}**: from {np.nanmin(steepest.values):.4f} to "
+        f"**{np.nanmax(steepest.values):.4f}**."
         + (f" Values are means over {seeds} seeds, bands the hull of theirs." if seeds > 1 else "")
     )
 

@@ -143,7 +143,7 @@ def is_warm(name: str) -> bool:
 
 
 def regressor(name: str) -> TransformerPredictor:
-    """The checkpoint as a predictor. All sessions together make as many passes at once as there are cores."""
+    """The checkpoint as a predictor. All sessions together make at most one pass a core at once."""
     torch_on_one_thread()
     if name == uploads.NAME and (upload := uploads.current()):
         from models.predictor import TransformerPredictor
@@ -163,8 +163,11 @@ def _zoo_regressor(name: str, root: str) -> TransformerPredictor:
 
 @shared(1)
 def torch_on_one_thread() -> None:
-    """Import torch and give each operation one thread: sessions share the cores by passes, not by operations,
-    because threads of one operation that meet other load wait for each other."""
+    """Import torch and give each operation one thread.
+
+    Sessions share the cores by passes: threads of one operation that meet other load wait for each
+    other.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -177,7 +180,7 @@ def _workers() -> ThreadPoolExecutor:
 
 @dataclass(frozen=True)
 class Draw:
-    """Which prompts: `n_prompts` of the law, each with up to `n_examples` examples and then a query."""
+    """Which prompts: `n_prompts` of the law, each of `n_examples` examples and a query."""
 
     law: PromptLaw
     n_prompts: int
@@ -203,8 +206,8 @@ def answers(
 ) -> np.ndarray:
     """Predictions `(B, P)` of a checkpoint, or of `"baseline: NAME"`, for these prompts.
 
-    Pieces of PIECE prompts are kept one by one, so that work that was broken off goes on where it stopped.
-    `tick(prompts of the piece)` is called after each.
+    Pieces of PIECE prompts are kept one by one, so that work that was broken off goes on where it
+    stopped. `tick(prompts of the piece)` is called after each.
     """
     baseline = who.removeprefix("baseline: ") if who.startswith("baseline: ") else None
     parts = []
@@ -241,7 +244,7 @@ def _checkpoint_piece(
 
 
 def curve(who: str, draw: Draw, measure: str, tick: Callable[[int], None] | None = None) -> Curve:
-    """`core.curves.curve` of a learner: the measure after 0, 1, 2, ... examples and its 95 % band."""
+    """`core.curves.curve` of a learner: the measure after 0, 1, 2, ... examples and its band."""
     return _curve(who, _key(who), draw, measure, answers(who, draw, tick))
 
 
@@ -259,7 +262,7 @@ def _curve(name: str, key: str, draw: Draw, measure: str, _preds: np.ndarray) ->
 
 @shared(32)
 def difference(who: str, other: str, root: str, draw: Draw, measure: str) -> Curve:
-    """`core.curves.difference`: measure of one learner minus that of the other, on the same prompts."""
+    """`core.curves.difference`: a learner's measure minus the other's, on the same prompts."""
     import torch
 
     from core.curves import difference
@@ -319,8 +322,8 @@ def one_prompt(
 def attention(who: str, draw: Draw, prompt: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """What the query of a prompt attends to after n examples.
 
-    Weights `(L, H, n, 2)` to the x and y token of each example and `(L, H)` to the query's own token. A
-    checkpoint of one attention layer over pairs has `(1, 1, n, 1)` and no own token.
+    Weights `(L, H, n, 2)` to the x and y token of each example and `(L, H)` to the query's own
+    token. A checkpoint of one attention layer over pairs has `(1, 1, n, 1)` and no own token.
     """
     return _attention(_key(who), draw, prompt, n, regressor(who))
 

@@ -1,6 +1,7 @@
-"""Asks checkpoints and baselines through the caches: what the regression and checkpoint pages measure.
+"""Asks checkpoints and baselines through the caches, for the regression and checkpoint pages.
 
-A learner is named `"linear-d20"` (a checkpoint), `"uploaded"` (this session's), or `"baseline: ridge"`.
+A learner is named `"linear-d20"` (a checkpoint), `"uploaded"` (this session's) or
+`"baseline: ridge"`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def fit(checkpoint: str, config: Config, n_examples: int) -> None:
         tokens = getattr(config, "n_positions", None)
         why = f" (n_positions = {tokens} tokens, two for an example)" if tokens else ""
         raise ValueError(
-            f"{checkpoint} has positions for {most} examples and a query{why}: prompts of {n_examples} "
+            f"{checkpoint} has positions for {most} examples and a query{why}: prompts of "
+            f"{n_examples} "
             "do not fit. Shorten the longest prompt."
         )
 
@@ -99,8 +101,10 @@ def at_length(
     measure: str,
     wait: Progress,
 ) -> dict[str, np.ndarray]:
-    """`(3, len(laws))`: value, low and high of each learner after n examples of each `(law, n)`. Prompts have
-    exactly n examples, so that shares of labels are exact."""
+    """`(3, len(laws))`: value, low and high of each learner after n examples of each `(law, n)`.
+
+    Prompts have exactly n examples, so that shares of labels are exact.
+    """
     ready(wait, learners.values())
     asked = [w for w in learners.values() if not w.startswith("baseline: ")]
     wait.total = len(asked) * n_prompts * sum(n for _, n in laws)
@@ -125,7 +129,8 @@ def law_in_words(config: Config) -> str:
     law = training_prompt_law(config)
     if law.random_share:
         inputs = (
-            f"x ~ N({_signed(law.mean1)}, I) or N({_signed(law.mean2)}, I), mixed at a random share in "
+            f"x ~ N({_signed(law.mean1)}, I) or N({_signed(law.mean2)}, I), mixed at a random "
+            f"share in "
             f"{law.random_share:.0%} of the prompts"
         )
         if law.mean_spread:
@@ -139,7 +144,8 @@ def law_in_words(config: Config) -> str:
         "relu net": f"y from a ReLU net with {law.hidden} hidden units",
     }[law.task]
     where = ", begun at random positions" if config.law.positions == "offset" else ""
-    return f"{inputs} in {law.n_dims} dimensions; {labels}; {config.law.n_examples} points a prompt{where}"
+    points = f"{config.law.n_examples} points a prompt{where}"
+    return f"{inputs} in {law.n_dims} dimensions; {labels}; {points}"
 
 
 def _signed(x: float) -> str:

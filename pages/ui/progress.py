@@ -17,8 +17,8 @@ PATIENCE = 0.4
 class Progress:
     """Share of the work done, with an estimate of the time left and a way to stop.
 
-    Streamlit ends a run at its next call when a control moves, and every `tick` is such a call: moving any
-    control stops the work. `Stop` goes back to the last settings that gave a picture.
+    Streamlit ends a run at its next call when a control moves, and every `tick` is such a call:
+    moving any control stops the work. `Stop` goes back to the last settings that gave a picture.
     """
 
     def __init__(self, page: str, slot: Any, total: float, what: str = "Computing") -> None:

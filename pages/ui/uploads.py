@@ -1,4 +1,5 @@
-"""The checkpoint a session brought along. It lives in the session's state and goes with it: nobody else sees it."""
+"""The checkpoint a session brought along. It lives in the session's state and goes with it: "
+"nobody else sees it."""
 
 from __future__ import annotations
 
@@ -46,10 +47,10 @@ def current() -> Upload | None:
 
 
 def keep(files: Mapping[str, bytes]) -> Upload:
-    """Check uploaded files (name -> bytes) and keep the model for this session, in place of an earlier one.
+    """Check uploaded files (name -> bytes) and keep the model for this session.
 
-    Raises models.folder.CheckpointError, whose message is for the person who uploaded; what was kept before
-    then stays.
+    It takes the place of an earlier one. Raises models.folder.CheckpointError, whose message is for
+    the person who uploaded; what was kept before then stays.
     """
     from models import folder
 

@@ -1,4 +1,4 @@
-"""A zoo for tests: the committed linear-d5, and tiny untrained networks under the names the pages know."""
+"""A zoo for tests: the committed linear-d5, and tiny networks under the names the pages know."""
 
 import shutil
 from pathlib import Path
@@ -37,8 +37,8 @@ def stand_in_zoo(folder: Path) -> Path:
         model = tiny(law, seed)
         card = {
             "name": name, "steps": 3, "of_steps": 4, "seconds": 120, "machine": "<b>test</b>",
-            "curve": [{"step": 1, "loss": 1.0, "r2_10": 0.1}, {"step": 3, "loss": 0.5, "r2_10": 0.2},
-                      {"step": "x"}, 7],
+            "curve": [{"step": 1, "loss": 1.0, "r2_10": 0.1}, 
+                      {"step": 3, "loss": 0.5, "r2_10": 0.2}, {"step": "x"}, 7],
             "held_out": {"prompts": 8, "r2": {"5": 0.25, "10": 0.5, "x": 1}},
         }  # fmt: skip
         write_folder(folder / name, model.config, model.state_dict(), card)
