@@ -356,18 +356,17 @@ def regression_curves(
         if name in _LEARNERS or name == "gradient boosting":
             look = _learner(name)
         else:
-            look, own = series(own), own + 1
+            look, own = series(own), own + 1 + (own == 0)  # style 1 is least squares
         there = np.isfinite(value)
         if not there.any():
             continue
         hidden = bool((value[there] < lowest).all())
         label = f"{name} (below the picture)" if hidden else name
-        low, high = (
-            np.clip(v[there], lowest / 10 if log else 40 * lowest - 40, None) for v in (low, high)
-        )
+        below = lowest / 10 if log else 40 * lowest - 40
+        low, high = (np.clip(v[there], below, None) for v in (low, high))
         shaded = band(n[there], low, high, hue="muted", group=name)
         shaded["fillcolor"] = look["line"]["color"]
-        sparse = there.sum() < len(n)
+        sparse = there.sum() < len(n) or len(n) < 20
         traces += [
             shaded,
             _trace("scatter",
@@ -432,8 +431,8 @@ def _note(text: str, x: float, anchor: str, line: int = 0) -> dict[str, Any]:
 
 
 def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> go.Figure:
-    """One prompt in the plane (task direction or distance, label): its examples, coloured by whether they
-    hurt the checkpoint's answer, the answers and the truth.
+    """One prompt in the plane (task direction or distance, label): its examples, coloured by what
+    each does to the checkpoint's error, the answers and the truth.
 
     Args:
         model: name of the checkpoint among the predictions.
@@ -443,9 +442,8 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
     most = float(np.abs(harm).max()) or 1.0
     traces: list[Any] = []
     if look.slope is not None:
-        ends = np.array(
-            [min(look.along.min(), look.query_along), max(look.along.max(), look.query_along)]
-        )
+        along = np.append(look.along, look.query_along)
+        ends = np.array([along.min(), along.max()])
         traces.append(
             _trace("scatter",
                 x=ends, y=look.slope * ends, mode="lines", name="truth", hoverinfo="skip",
@@ -463,8 +461,9 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
                     x=look.along[which], y=look.shown[which], mode="markers", name=name,
                     customdata=np.stack([number[which], harm[which]], 1),
                     marker={
-                        "symbol": symbol, "size": 10, "color": harm[which], "cmin": -most, "cmax": most,
-                        "colorscale": DIVERGING, "line": {"color": token("muted"), "width": 0.8},
+                        "symbol": symbol, "size": 10, "color": harm[which],
+                        "cmin": -most, "cmax": most, "colorscale": DIVERGING,
+                        "line": {"color": token("muted"), "width": 0.8},
                         "showscale": False,
                     },
                     hovertemplate="example %{customdata[0]}<br>label %{y:.3f}"
@@ -489,7 +488,8 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
         traces.append(
             _trace("scatter",
                 x=[look.query_along], y=[look.predictions[name]], mode="markers", name=label,
-                marker={**marker, "size": 12, "symbol": f"{marker['symbol']}-open", "line": {"width": 2.5}},
+                marker={**marker, "size": 12, "symbol": f"{marker['symbol']}-open",
+                        "line": {"width": 2.5}},
                 hovertemplate=label + " %{y:.4f}<extra></extra>",
             )
         )  # fmt: skip
@@ -499,8 +499,8 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
         xaxis={"title": {"text": "x along the task's own direction" if look.slope is not None
                          else "distance to the query"}},
         yaxis={"title": {"text": "label y"}, "range": [lowest, highest]},
-        legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom",
-                "font": {"size": 12}, "entrywidth": 0.48, "entrywidthmode": "fraction"},
+        legend={"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top", "font": {"size": 12},
+                "entrywidth": 0.48, "entrywidthmode": "fraction"},
         margin={"t": 12, "b": 132},
     )  # fmt: skip
 
@@ -515,7 +515,7 @@ def regression_examples(
     own: np.ndarray,
     tokens: str,
 ) -> go.Figure:
-    """Example by example: by how much each raises the error, and how much each layer and head attends to it.
+    """Example by example: how much it adds to the error, and how much each head attends to it.
 
     Args:
         attention: `(rows, n)` weights, one row a layer and head.
@@ -531,7 +531,8 @@ def regression_examples(
             marker={"color": hue.tolist(), "pattern": {
                 "shape": ["/" if h > 0 else "" for h in harm], "fillmode": "overlay",
                 "fgcolor": token("paper"), "solidity": 0.25, "size": 6}},
-            showlegend=False, hovertemplate="example %{x}<br>adds %{y:+.4f} to the error<extra></extra>",
+            showlegend=False,
+            hovertemplate="example %{x}<br>adds %{y:+.4f} to the error<extra></extra>",
             meta={"series": f"error added, {model}"},
         )
     ]  # fmt: skip
@@ -539,7 +540,8 @@ def regression_examples(
         traces.append(
             _trace("scatter",
                 x=number, y=look.harm[other], name=called, mode="markers",
-                marker={"symbol": "line-ew", "size": 8, "line": {"color": token("ink"), "width": 1.5}},
+                marker={"symbol": "line-ew", "size": 8,
+                        "line": {"color": token("ink"), "width": 1.5}},
                 hovertemplate=f"{called}: %{{y:+.4f}}<extra></extra>",
                 meta={"series": f"error added, {other}"},
             )
@@ -549,7 +551,8 @@ def regression_examples(
     first = [i for i, h in enumerate(heads) if h.endswith("head 1")]
     traces.append(
         _trace("heatmap",
-            x=number, y=rows, z=attention, xaxis="x2", yaxis="y2", zmin=0, zmax=top, name="attention",
+            x=number, y=rows, z=attention, xaxis="x2", yaxis="y2", zmin=0, zmax=top,
+            name="attention",
             text=[[h] * look.n_pairs for h in heads],
             customdata=np.repeat(own[:, None], look.n_pairs, 1),
             colorbar={"thickness": 10, "len": 0.6, "y": 0, "yanchor": "bottom", "x": 1.01},
@@ -599,8 +602,8 @@ def regression_known(
         ),
         _trace("scatter",
             x=value, y=at, mode="markers", name="ours, measured now",
-            error_x={"type": "data", "symmetric": False, "array": high - value, "arrayminus": value - low,
-                     "color": token("blue"), "thickness": 2, "width": 6},
+            error_x={"type": "data", "symmetric": False, "array": high - value,
+                     "arrayminus": value - low, "color": token("blue"), "thickness": 2, "width": 6},
             marker={"symbol": "circle", "size": 10, "color": token("blue")},
             hovertemplate="ours %{x:.4f}<extra></extra>",
         ),
@@ -630,7 +633,7 @@ def sweep_lines(axis: str, curves: Sequence[SweepCurve], **layout: Any) -> go.Fi
 
 
 def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.ndarray) -> go.Figure:
-    """How a checkpoint came about: R^2 at some lengths on held-out prompts, and the training loss."""
+    """How a checkpoint came about: R^2 at some lengths on held-out prompts, and the loss."""
     traces: list[Any] = [
         _trace("scatter",
             x=steps, y=value, name=f"n = {length}", mode="lines+markers",
