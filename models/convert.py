@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,7 @@ def _section(raw: Any, path: Path, name: str) -> dict[str, Any]:
     return section
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("state", type=Path, help="state.pt or model_STEP.pt")
     parser.add_argument("out", type=Path, help="folder to write, its name becomes the checkpoint's")
@@ -195,7 +195,7 @@ def main() -> None:
     known.add_argument("--size", choices=SIZES, help="a published size")
     parser.add_argument("--task", choices=TASKS, default="linear_regression", help="with --size")
     parser.add_argument("--examples", type=int, default=41, help="points of a training prompt")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     try:
         config = convert(args.state, args.out, args.size, args.config, args.task, args.examples)
         if args.out.resolve().parent == zoo.CHECKPOINTS:

@@ -23,7 +23,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -453,7 +453,7 @@ def code_version() -> str:
     return digest.hexdigest()[:12]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("name", choices=sorted(RECIPES))
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this long")
@@ -475,7 +475,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="forget a begun state (else resumed)")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs")
     parser.add_argument("--checkpoints", type=Path, default=zoo.CHECKPOINTS)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if args.fit_schedule and (args.steps or not math.isfinite(args.minutes)):
         parser.error("--fit-schedule finds the number of steps: give --minutes and not --steps")
     if args.threads:
@@ -496,8 +496,10 @@ def main() -> None:
         torch.distributed.barrier()
     compile_with = "inductor" if args.compile else ""
     stops: list[int] = []  # Ctrl-C and a polite kill end a training between two steps
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, frame: stops.append(got))
+    before = {
+        number: signal.signal(number, lambda got, frame: stops.append(got))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         minutes = args.minutes
         if args.fit_schedule:
@@ -518,6 +520,8 @@ def main() -> None:
     except (ValueError, DivergedError) as error:
         raise SystemExit(f"models.pretrain: {error}") from error
     finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if world > 1:
             torch.distributed.destroy_process_group()
 

@@ -12,7 +12,7 @@ import argparse
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,13 @@ def predictor(
     from models.predictor import TransformerPredictor
 
     return TransformerPredictor(load(name, checkpoints), name, gate)
+
+
+def version(name: str, checkpoints: Path = CHECKPOINTS) -> str:
+    """A short sum that changes with the weights or the config: for keys of caches and sweeps."""
+    _folder(name, checkpoints)
+    noted = json.dumps(_manifest(checkpoints)[name], sort_keys=True)
+    return hashlib.sha256(noted.encode()).hexdigest()[:16]
 
 
 def write_manifest(checkpoints: Path = CHECKPOINTS) -> dict[str, dict[str, str]]:
@@ -142,11 +149,11 @@ def _text_files(name: str, checkpoints: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths if path.exists()}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="List the checkpoints, or note their sums.")
     parser.add_argument("--write-manifest", action="store_true", help="note what lies there now")
     parser.add_argument("--checkpoints", type=Path, default=CHECKPOINTS)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if args.write_manifest:
         write_manifest(args.checkpoints)
     for name in names(args.checkpoints):

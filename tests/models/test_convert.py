@@ -1,7 +1,5 @@
 """States of Garg et al.'s code, rebuilt here in our own words, give the same predictions."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,12 +9,9 @@ from torch import nn
 from transformers import GPT2Config, GPT2Model
 
 from core.prompts import PromptLaw, sample_prompts
-from models import convert as converter
-from models.convert import SIZES, convert, read_state
+from models.convert import SIZES, convert, main, read_state
 from models.folder import CheckpointError, read_folder
 from models.predictor import TransformerPredictor
-
-ROOT = Path(converter.__file__).resolve().parents[1]
 
 
 class Published(nn.Module):
@@ -224,16 +219,11 @@ def test_other_configs_are_refused(tmp_path):
         refused(path, tmp_path, message, size=None, config_path=text)
 
 
-def test_command_line(tmp_path):
+def test_command_line(tmp_path, capsys):
     save(published("tiny"), tmp_path / "state.pt", buffers=False)
-    command = [sys.executable, "-m", "models.convert", tmp_path / "state.pt", tmp_path / "out"]
-    done = subprocess.run(
-        [*command, "--size", "tiny", "--task", "decision_tree", "--examples", "100"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert (
-        "models.convert: training prompts of 100 points do not fit the 82 positions" in done.stderr
-    )
+    line = [str(tmp_path / "state.pt"), str(tmp_path / "out"), "--size", "tiny"]
+    message = "models.convert: training prompts of 100 points do not fit the 82 positions"
+    with pytest.raises(SystemExit, match=message):
+        main([*line, "--task", "decision_tree", "--examples", "100"])
+    main([*line, "--task", "decision_tree"])
+    assert "task='tree'" in capsys.readouterr().out

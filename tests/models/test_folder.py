@@ -405,7 +405,7 @@ def accepts_only_what_the_reference_reader_reads(data, config):
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_fuzzed_bytes(fuzzed, data):
     config, good = fuzzed
     raw = bytearray(good)
@@ -428,7 +428,7 @@ json_values = st.recursive(
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_fuzzed_header(fuzzed, data):
     config, good = fuzzed
     header, body = split_safetensors(good)
@@ -445,7 +445,7 @@ def test_fuzzed_header(fuzzed, data):
 
 
 @given(raw=st.dictionaries(st.sampled_from([*RegressorConfig().to_json(), "kind"]), json_values))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_fuzzed_config(raw):
     text = json.dumps(RegressorConfig().to_json() | raw).encode()
     try:

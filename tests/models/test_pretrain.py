@@ -320,24 +320,38 @@ def test_read_in_starts_centred():
     assert model.read_in(mean).abs().max() < 1e-6
 
 
-def test_command_line(tmp_path):
+def test_command_line(tmp_path, capsys):
     """A real recipe, three steps of it, then again: nothing is left to do."""
-    command = [sys.executable, "-m", "models.pretrain", "linear-d5", "--steps", "3", "--batch", "4"]
-    command += ["--runs", str(tmp_path / "runs"), "--checkpoints", str(tmp_path / "checkpoints")]
-    command += ["--threads", "1", "--eval-every", "2", "--device", "cpu"]
-
-    def run(*more):
-        return subprocess.run(
-            [*command, *more], env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True
-        )
-
-    first = run()
-    assert first.returncode == 0, first.stderr
-    lines = first.stdout.splitlines()
-    assert [json.loads(line.split("}")[0] + "}")["step"] for line in lines] == [2, 3]
-    assert "least squares 1.000 1.000;" in lines[0]
+    line = ["linear-d5", "--steps", "3", "--batch", "4", "--eval-every", "2", "--device", "cpu"]
+    line += ["--runs", str(tmp_path / "runs"), "--checkpoints", str(tmp_path / "checkpoints")]
+    handler = signal.getsignal(signal.SIGTERM)
+    pretrain.main(line)
+    rows = capsys.readouterr().out.splitlines()
+    assert [json.loads(row.split("}")[0] + "}")["step"] for row in rows] == [2, 3]
+    assert "least squares 1.000 1.000;" in rows[0]
     assert zoo.names(tmp_path / "checkpoints") == ("linear-d5",)
-    other = run("--seed", "1")
-    assert other.returncode != 0
-    assert "models.pretrain: " in other.stderr
-    assert "--fresh" in other.stderr
+    pretrain.main(line)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SystemExit, match=r"models\.pretrain: .*another recipe.*--fresh"):
+        pretrain.main([*line, "--seed", "1"])
+    pretrain.main([*line, "--seed", "1", "--fresh", "--optimizer", "adamw"])
+    assert signal.getsignal(signal.SIGTERM) is handler
+    with pytest.raises(SystemExit):
+        pretrain.main([*line, "--fit-schedule"])
+
+
+def test_a_polite_kill_saves_between_two_steps(tmp_path, monkeypatch, capsys):
+    line = ["linear-d5", "--steps", "50", "--batch", "2", "--device", "cpu"]
+    line += ["--runs", str(tmp_path / "runs"), "--checkpoints", str(tmp_path / "checkpoints")]
+    step = Trainer.train_step
+
+    def step_and_kill(self, *ranks):
+        if self.step == 2:
+            signal.raise_signal(signal.SIGTERM)  # in the middle of the third step
+        return step(self, *ranks)
+
+    monkeypatch.setattr(Trainer, "train_step", step_and_kill)
+    pretrain.main(line)
+    assert "stopped at step 3" in capsys.readouterr().out
+    assert pretrain.state_meta(tmp_path / "runs" / "linear-d5")["step"] == 3
+    assert not (tmp_path / "checkpoints").exists()

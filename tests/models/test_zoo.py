@@ -120,15 +120,22 @@ def test_importing_the_zoo_is_light():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=zoo.CHECKPOINTS.parents[1])
 
 
-def test_command_writes_and_lists(checkpoints):
+def test_command_writes_and_lists(checkpoints, capsys):
     (checkpoints / zoo.MANIFEST).unlink()
-    result = subprocess.run(
-        [sys.executable, "-m", "models.zoo", "--write-manifest", "--checkpoints", checkpoints],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=zoo.CHECKPOINTS.parents[1],
-    )
-    assert result.stdout.startswith("tiny ")
+    zoo.main(["--write-manifest", "--checkpoints", str(checkpoints)])
+    assert capsys.readouterr().out.startswith("tiny ")
     sums = json.loads((checkpoints / zoo.MANIFEST).read_text())
     assert set(sums["tiny"]) == {"config.json", "model.safetensors"}
+
+
+def test_version_follows_weights_and_config(checkpoints, tiny_model):
+    before = zoo.version("tiny", checkpoints)
+    state = {k: v + 1 for k, v in tiny_model.state_dict().items()}
+    write_folder(checkpoints / "tiny", tiny_model.config, state, {})
+    zoo.register("tiny", checkpoints)
+    assert zoo.version("tiny", checkpoints) != before
+    write_folder(
+        checkpoints / "tiny", tiny_model.config, tiny_model.state_dict(), {"other": "card"}
+    )
+    zoo.register("tiny", checkpoints)
+    assert zoo.version("tiny", checkpoints) == before
