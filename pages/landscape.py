@@ -318,11 +318,12 @@ def moves(r: Landscape) -> float:
 
 def look(r: Landscape) -> str:
     before, after, mu, keys = r.before, r.after, r.target, r.reshaping.keys
-    falls = after.delta[mu] < before.delta[mu]
+    change = after.delta[mu] - before.delta[mu]
+    goes = "stays at" if abs(change) < 1e-12 else "falls from" if change < 0 else "rises from"
     follows = "follows all examples" if keys.exact else f"misses them by **{keys.residual:.1%}**"
     return (
         f"The query ends at **{ending(before)}** before the context and at **{ending(after)}** "
-        f"after it, **{number(moves(r))}** away. Δ of memory {mu} {'falls' if falls else 'rises'} from "
+        f"after it, **{number(moves(r))}** away. Δ of memory {mu} {goes} "
         f"**{number(before.delta[mu])}** to **{number(after.delta[mu])}**, the query's margin goes "
         f"from **{number(before.margin)}** to **{number(after.margin)}**. W₁ {follows}."
     )

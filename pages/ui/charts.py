@@ -134,10 +134,11 @@ def figure(
         x, y: axis titles.
         layout: further plotly layout, merged into what is set here.
     """
-    base: dict[str, Any] = {"height": height, "title": {"text": title}}
+    # With a template of its own, even an empty one, a figure does not copy plotly's, which is large.
+    base: dict[str, Any] = {"height": height, "title": {"text": title}, "template": {}}
     base |= {f"{n}axis": {"title": {"text": text}} for n, text in (("x", x), ("y", y)) if text}
     fig = go.Figure(data=list(traces), layout=merged(base, layout), _validate=CHECKED)
-    fig._layout.pop("template", None)  # plotly's own; ours comes with the theme
+    fig._layout.pop("template", None)  # ours comes with the theme
     return fig
 
 
@@ -687,11 +688,18 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
         *_marks(r, "after", axes="2", legend=False),
         height=402,
         xaxis={"domain": [0, 0.485], "title": {"text": units[0]}, **across},
-        xaxis2={"domain": [0.515, 1], "title": {"text": units[0]}, "matches": "x", **across},
+        xaxis2={
+            "domain": [0.515, 1],
+            "title": {"text": units[0]},
+            "anchor": "y2",
+            "matches": "x",
+            **across,
+        },
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **up},
         yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "ticks": "", **up},
         coloraxis=_colours(r.colour_range),
         showlegend=False,
+        plot_bgcolor=token("missing"),
         margin={"l": 48, "r": 12, "t": 26, "b": 44},
         annotations=[
             _heading("Before: the pretrained memories", "x", "y"),
@@ -702,11 +710,11 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
             "square": [["xaxis", "yaxis"], ["xaxis2", "yaxis2"]],
             "fill": {"aspect": 0.47, "extra": 70, "above": 398},
             "narrow": {
-                "height": 860,
+                "height": 740,
                 "xaxis": {"domain": [0, 1]},
                 "xaxis2": {"domain": [0, 1]},
-                "yaxis": {"domain": [0.56, 1]},
-                "yaxis2": {"domain": [0.06, 0.5], "showticklabels": True},
+                "yaxis": {"domain": [0.555, 1]},
+                "yaxis2": {"domain": [0, 0.445], "showticklabels": True, "ticks": "outside"},
             },
         },
     )
@@ -734,6 +742,7 @@ def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> go.Figur
         xaxis={"title": {"text": units[0]}, **across},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **up},
         showlegend=False,
+        plot_bgcolor=token("missing"),
         margin={"l": 48, "r": 12, "t": 26, "b": 44},
         annotations=[_heading(title, "x", "y")],
     )
@@ -1113,8 +1122,7 @@ def _edge(values: np.ndarray) -> np.ndarray:
 
 def _lowest(values: np.ndarray) -> float:
     """Decade at which an axis of errors starts: that of the smallest, within 1e-8 and 1e-2."""
-    some = values[values > 0]
-    return float(np.clip(np.floor(np.log10(some.min())), -8, -2)) if len(some) else -8.0
+    return float(np.clip(np.floor(np.log10(_edge(values).min())), -8, -2))
 
 
 def _scale(x: np.ndarray, ticks: Sequence[float]) -> dict[str, Any]:
@@ -1173,8 +1181,8 @@ def phase_map(r: PhaseMap, beta: float, noise: float, ticks: Sequence[float]) ->
             {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "name": name,
              "marker": {"color": hue, "size": 12, "symbol": OUTCOME_MARKS[k]}}
         )  # fmt: skip
-        if mine.sum() > 5:
-            row, column = _inmost(mine)
+        row, column, depth = _inmost(mine)
+        if depth > 1:  # wide enough to hold its name
             notes.append(
                 {"text": f"<b>{name}</b>", "x": float(np.log10(r.betas[column])),
                  "y": float(r.noises[row]), "showarrow": False, "opacity": 0.94, "borderpad": 3,
@@ -1207,8 +1215,8 @@ def _shares_in_words(r: PhaseMap, mine: np.ndarray) -> list[list[str]]:
     ]
 
 
-def _inmost(mine: np.ndarray) -> tuple[int, int]:
-    """The cell of a region farthest from its border, `(row, column)`: where its name goes."""
+def _inmost(mine: np.ndarray) -> tuple[int, int, int]:
+    """Row and column of the cell farthest from its region's border, and how far that is in cells."""
     left, depth = np.pad(mine, 1), np.zeros(mine.shape, dtype=int)
     while left.any():
         depth += left[1:-1, 1:-1]
@@ -1219,14 +1227,14 @@ def _inmost(mine: np.ndarray) -> tuple[int, int]:
     rows, columns = np.nonzero(depth == depth.max())
     # Of several such cells, the one nearest to their middle.
     best = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
-    return int(rows[best]), int(columns[best])
+    return int(rows[best]), int(columns[best]), int(depth.max())
 
 
 def outcome_bar(share: np.ndarray, names: Sequence[str]) -> go.Figure:
     """One bar of 100 %, divided among the outcomes at one place of the phase map."""
 
     def label(name: str, part: float) -> str:
-        return f"{name} {100 * part:.3g} %" if part > 0.5 else f"{100 * part:.3g} %"
+        return f"{name}<br>{100 * part:.3g} %" if part > 0.3 else f"{100 * part:.3g} %"
 
     return figure(
         *(
@@ -1242,7 +1250,7 @@ def outcome_bar(share: np.ndarray, names: Sequence[str]) -> go.Figure:
             for k, (name, part) in enumerate(zip(names, share, strict=True))
             if part > 0
         ),
-        x="% of draws at the β and noise set", height=120, barmode="stack", showlegend=False,
+        x="% of draws at the β and noise set", height=130, barmode="stack", showlegend=False,
         margin={"t": 8}, xaxis={"range": [0, 100]}, yaxis={"showticklabels": False, "ticks": ""},
         bargap=0.2,
     )  # fmt: skip
