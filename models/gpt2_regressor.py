@@ -48,7 +48,8 @@ class GPT2Regressor(nn.Module):
         y_tokens = torch.zeros_like(xs)
         y_tokens[..., 0] = ys / self.config.target_scale
         tokens = torch.stack((xs, y_tokens), dim=2).flatten(1, 2)  # (B, 2 P, D)
-        return self.read_in(tokens)
+        with torch.autocast(tokens.device.type, enabled=False):  # numbers are read in full
+            return self.read_in(tokens)
 
     def forward(
         self,
@@ -76,7 +77,8 @@ class GPT2Regressor(nn.Module):
             inputs_embeds=embeds, position_ids=positions[None], attention_mask=mask, use_cache=False
         ).last_hidden_state
         asked = hidden[:, ::2] if queries is None else hidden[:, 2 * n_pairs :]
-        return self.read_out(asked)[..., 0] * self.config.target_scale
+        with torch.autocast(asked.device.type, enabled=False):  # and said in full
+            return self.read_out(asked)[..., 0] * self.config.target_scale
 
 
 def query_mask(n_pairs: int, like: Tensor) -> Float[Tensor, "1 1 T T"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.prompts import PromptLaw
-from models.config import TrainingLaw
+from models.config import RegressorConfig, TrainingLaw
 from models.folder import Config
 
 # TrainingLaw.task -> a key of core.prompts.TASKS
@@ -35,6 +35,14 @@ def training_prompt_law(config: Config) -> PromptLaw:
     )
 
 
+def trained_examples(config: Config) -> int:
+    """The most pairs that training ever showed before a query.
+
+    A GPT-2 prompt of n points asks the last after n - 1 pairs; its y token is read by nobody.
+    """
+    return config.law.n_examples - isinstance(config, RegressorConfig)
+
+
 def outside_law(config: Config, law: PromptLaw, n_examples: int) -> list[str]:
     """Reasons, in words, why prompts of `law` with `n_examples` pairs lie outside the training law.
 
@@ -44,10 +52,10 @@ def outside_law(config: Config, law: PromptLaw, n_examples: int) -> list[str]:
     """
     trained, given = training_prompt_law(config), _plain(law)
     reasons = []
-    if n_examples >= config.law.n_examples:
+    if n_examples > trained_examples(config):
         reasons.append(
-            f"{n_examples} examples before the query; training prompts had {config.law.n_examples} "
-            f"points, so at most {config.law.n_examples - 1} before one"
+            f"{n_examples} examples before the query; in training at most "
+            f"{trained_examples(config)} (k = {config.law.n_examples})"
         )
     if given.n_dims != trained.n_dims:
         reasons.append(f"inputs of {given.n_dims} dimensions, trained on {trained.n_dims}")

@@ -8,7 +8,8 @@ import torch
 from core.prompts import PromptLaw, label_scale, sample_prompts
 from models import zoo
 from models.config import RegressorConfig, TrainingLaw
-from models.law import outside_law, training_prompt_law
+from models.law import outside_law, trained_examples, training_prompt_law
+from models.one_layer_attention import OneLayerConfig
 from models.recipes import RECIPES
 
 NARROW = RECIPES["linear-d20"].model
@@ -40,6 +41,13 @@ def test_the_training_law_itself_is_inside(config):
     assert outside_law(config, law, config.law.n_examples - 1) == []
 
 
+def test_one_layer_attention_was_asked_after_all_its_pairs():
+    config = OneLayerConfig()
+    assert (trained_examples(config), trained_examples(NARROW)) == (50, 49)
+    assert outside_law(config, PromptLaw(), 50) == []
+    assert len(outside_law(config, PromptLaw(), 51)) == 1
+
+
 def test_every_committed_checkpoint_has_a_law():
     for name in zoo.names():
         config = zoo.config(name)
@@ -49,8 +57,8 @@ def test_every_committed_checkpoint_has_a_law():
 @pytest.mark.parametrize(
     ("config", "changes", "n_examples", "said"),
     [
-        (NARROW, {}, 50, "50 examples before the query; training prompts had 50 points"),
-        (NARROW, {}, 75, "at most 49 before one"),
+        (NARROW, {}, 50, "50 examples before the query; in training at most 49 (k = 50)"),
+        (NARROW, {}, 75, "75 examples before the query"),
         (NARROW, {"n_dims": 10}, 10, "inputs of 10 dimensions, trained on 20"),
         (NARROW, {"w2": 0.3}, 10, "30 % of the inputs around 2, trained on one mean only"),
         (NARROW, {"random_share": 0.5}, 10, "a random share of the inputs around 2"),

@@ -305,6 +305,38 @@ def test_compiled_model_gives_the_same_gradients():
         assert torch.allclose(weights(compiled)[name], value, atol=1e-4), name
 
 
+def test_half_precision_reads_and_answers_in_full():
+    """As on a GPU, here on the CPU: only what is between read-in and read-out is bfloat16."""
+    trainer = Trainer(tiny_recipe())
+    prompts = pretrain.held_out(trainer.recipe, 16)
+    with torch.no_grad():
+        exact, embeds = (
+            trainer.model(prompts.xs, prompts.ys),
+            trainer.model.embed(prompts.xs, prompts.ys),
+        )
+        with torch.autocast("cpu", torch.bfloat16):
+            half, read = (
+                trainer.model(prompts.xs, prompts.ys),
+                trainer.model.embed(prompts.xs, prompts.ys),
+            )
+    assert torch.equal(read, embeds)
+    assert half.dtype == torch.float32
+    assert not torch.equal(half, half.bfloat16().float())
+    assert not torch.equal(half, exact)
+    assert torch.allclose(half, exact, atol=0.02 * float(exact.abs().max()))
+
+
+def test_progress_tells_the_time_left(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    progress = pretrain.Progress("linear-d5", steps=1000, step=0, live=True)
+    progress.update(400, loss=0.1234, spent=0.5)
+    line = capsys.readouterr().out
+    assert line.startswith("\r")
+    assert "linear-d5 400/1000  40% loss 0.1234 0.50 s a step, 5 min left" in line
+    progress.update(990, loss=0.1, spent=0.5)
+    assert progress.left() == "5 s"
+
+
 def test_divergence_is_said_and_the_state_kept(tmp_path):
     trainer = Trainer(tiny_recipe())
     with torch.no_grad():
