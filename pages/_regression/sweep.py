@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from core.sweep_table import SweepCurve
 
 MOST_CURVES = 12
-COMMAND = "python -m models.sweep --help"
+COMMAND = (
+    "python -m models.sweep --checkpoint linear-d20 --baselines least_squares \\\n"
+    "    --w2 0,0.1,0.2,0.3,0.5 --length 15,30 --seeds 0,1,2 --out sweep.parquet"
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ def show(page: frame.Page[Settings], r: Sweep | None) -> None:
 
 def code(s: Settings, r: Sweep | None) -> str:
     if r is None:
-        return f"# {COMMAND}\nfrom core.curves import METRICS\n\nprint(*METRICS, sep='\\n')\n"
+        how = "".join(f"# {line}\n" for line in COMMAND.splitlines())
+        return how + "from core.curves import METRICS\n\nprint(*METRICS, sep='\\n')\n"
     return (
         "from pathlib import Path\n\nfrom core.sweep_table import parse\n\n"
         "table = parse(Path('your-sweep.parquet').read_bytes())\n"
