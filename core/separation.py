@@ -204,10 +204,10 @@ def _far_apart(delta: Tensor, M: int, m: Tensor, beta: float) -> Tensor:
 
 BOUNDS_HOLD = {
     "lse_dot": "Both bounds are theorems for this energy.",
-    "lse_l2": "All patterns here have norm 1, so softmax(-beta |x - xi|^2/2) and softmax(beta x.xi)"
-    " are the same weights: both bounds hold as for lse_dot.",
+    "lse_l2": "All patterns here have norm 1, so softmax(−β|x − ξ|²/2) and softmax(β x·ξ) are the "
+    "same weights: both bounds hold as for lse_dot.",
     "sparse": "Both bounds hold for sparsemax too (ours): its weights satisfy "
-    "p_nu <= max(0, 1 - beta S) <= exp(-beta S) for every nu other than mu.",
+    "p_ν ≤ max(0, 1 − βS) ≤ exp(−βS) for every ν other than μ.",
 }
 """Energies for which the studies' bounds are theorems, and why; an energy not named has none.
 
