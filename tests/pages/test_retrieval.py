@@ -232,7 +232,7 @@ def test_the_cell_of_the_map_is_the_map_at_that_place():
     s = settings(view="phase map", beta=retrieval.BETAS[9], noise=0.5, draws=50, memories=6)
     found = retrieval.compute(s)
     alone = retrieval.cache.phase_map(
-        (s.beta,), (0.5,), 40, *retrieval.COARSE, **retrieval.engine(s, "beta", "noise", "draws")
+        (s.beta,), (0.5,), 40, *retrieval.SETTLED, **retrieval.engine(s, "beta", "noise", "draws")
     )
     np.testing.assert_array_equal(found.map.share[5, 9], alone.share[0, 0])
 
@@ -268,10 +268,12 @@ def test_outcomes_stay_apart_under_colour_blindness_and_have_a_mark_each(theme, 
 def test_names_of_regions_stand_inside_them():
     mine = np.zeros((9, 12), dtype=bool)
     mine[2:7, 3:10] = True
-    assert charts._inmost(mine) == (4, 6)
+    assert charts._inmost(mine) == (4, 6, 3)
     ring = np.ones((5, 5), dtype=bool)
     ring[1:4, 1:4] = False
-    assert ring[charts._inmost(ring)]
+    row, column, depth = charts._inmost(ring)
+    assert ring[row, column]
+    assert depth == 1
 
 
 # ---- reshaping ---------------------------------------------------------------------------------
