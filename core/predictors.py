@@ -113,10 +113,7 @@ class Ridge:
         if self.penalty == 0:
             return LeastSquares()(prompts)
         xs, ys, queries = _in_float64(prompts)
-        n_prompts, _, n_dims = xs.shape
-        start = xs.new_zeros(n_prompts, n_dims, 1)
-        root = torch.eye(n_dims, dtype=xs.dtype, device=xs.device).expand(n_prompts, -1, -1)
-        return _recursive(xs, ys, queries, start, root, noise=self.penalty)
+        return _recursive(xs, ys, queries, noise=self.penalty)
 
 
 def _in_float64(prompts: Prompts) -> tuple[Tensor, Tensor, Tensor]:
@@ -156,8 +153,8 @@ def _recursive(
     xs: Float[Tensor, "B P D"],
     ys: Float[Tensor, "B P"],
     queries: Float[Tensor, "B P D"],
-    w: Float[Tensor, "B D 1"],
-    root: Float[Tensor, "B D R"],
+    w: Float[Tensor, "B D 1"] | None = None,
+    root: Float[Tensor, "B D R"] | None = None,
     *,
     noise: float = 1.0,
     block: int = 40,
@@ -165,6 +162,7 @@ def _recursive(
 ) -> Float[Tensor, "B P"]:
     """Recursive least squares from weights w of covariance `S S^T` (S = root), a block at a time.
 
+    None stands for weights 0 and for the covariance I.
     Labels have variance `noise`. With `F = X S` and the misses `e = y - X w` of a block, one
     Cholesky factor `L L^T = F F^T + noise I` serves all its prefixes, whose factors are the leading
     blocks of L: the prediction at i is `w.q_i + sum_{j<i} L_ij c_j` with `c = L^-1 e`. Then w and S
@@ -172,13 +170,17 @@ def _recursive(
     would drown in F F^T; there one pair makes a block, and the rank-one update of S (Potter) is
     safe at any size.
     """
-    n_points = xs.shape[1]
+    n_prompts, n_points, n_dims = xs.shape
+    if w is None:
+        w = xs.new_zeros(n_prompts, n_dims, 1)
     block = -(-n_points // -(-n_points // block))  # as many blocks, of like size
     preds = torch.empty_like(ys)
     start = 0
     while start < n_points:
         stop = min(start + block, n_points)
-        f = _product(xs[:, start:stop], root)  # (B, N, R)
+        f = xs[:, start:stop]
+        if root is not None:
+            f = _product(f, root)  # (B, N, R)
         alone = float(f.square().sum(2).max()) > largest * noise
         if alone:
             stop = start + 1
@@ -186,6 +188,12 @@ def _recursive(
         here = slice(start, stop)
         base = _product(queries[:, here], w).squeeze(2)
         miss = ys[:, here] - (base if queries is xs else _product(xs[:, here], w).squeeze(2))
+        fq = f
+        if queries is not xs:
+            fq = queries[:, here] if root is None else _product(queries[:, here], root)
+        if root is None:
+            eye = torch.eye(n_dims, dtype=xs.dtype, device=xs.device)
+            root = eye.expand(n_prompts, -1, -1)
         if alone:
             preds[:, here] = base
             size = f.square().sum(2, keepdim=True) + noise
@@ -195,8 +203,6 @@ def _recursive(
         else:
             lower = _cholesky(_add_to_diagonal(_product(f, f.mT), noise))
             c = torch.linalg.solve_triangular(lower, miss.unsqueeze(2), upper=False)
-            if queries is not xs:
-                cross = _product(f, _product(queries[:, here], root).mT)
             if stop < n_points:
                 weights = torch.linalg.solve_triangular(lower.mT, c, upper=True)
                 w = w + _product(root, _product(f.mT, weights))
@@ -206,6 +212,7 @@ def _recursive(
                 seen = lower
                 seen.diagonal(dim1=1, dim2=2).zero_()
             else:
+                cross = _product(f, fq.mT)
                 seen = torch.linalg.solve_triangular(lower, cross, upper=False).mT.tril(-1)
             preds[:, here] = base + _product(seen, c).squeeze(2)
         start = stop
