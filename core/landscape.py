@@ -313,7 +313,7 @@ def _blockwise_grid(
             columns = slice(left, left + _BLOCK)
             over = across[:, columns]
             best = float((over.amin(dim=1) + low_up).amax())  # the best score is never below
-            if energy == "sparse":
+            if energy == "sparse":  # noqa: SIM108 - three cases in one line do not read
                 reach = best - 1 / beta
             else:
                 reach = best * 2 ** (-30 / (1 + beta)) if best > 0 else -math.inf

@@ -131,7 +131,7 @@ def _is_pickle(data: bytes) -> bool:
 def _pickle_message(name: str) -> str:
     return (
         f"{_short(name)} is a pickle, and a pickle can run code when it is read. Give {CONFIG} and "
-        f"{WEIGHTS}; `python -m models.convert` makes them from a state.pt of Garg et al."
+        f"{WEIGHTS}; `python -m models.convert` makes them from Garg et al.'s state.pt"
     )
 
 

@@ -1,9 +1,9 @@
 """All that knows Streamlit: one page a file, and `pages.ui`, which they share."""
 
 from streamlit.runtime.pages_manager import PagesManager as _PagesManager
-from streamlit.runtime.scriptrunner import get_script_run_ctx as _context
 from streamlit.runtime.scriptrunner import RerunData as _RerunData
 from streamlit.runtime.scriptrunner import RerunException as _Rerun
+from streamlit.runtime.scriptrunner import get_script_run_ctx as _context
 
 # Until somebody has run `st.navigation`, Streamlit takes a folder called `pages` for a list of scripts. The
 # first visitor of a fresh server, if the link is to a page, would get that page's file run as a script: a

@@ -289,6 +289,8 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return "not finite" if math.isnan(value) else "∞"
     size = abs(value)
+    if size < 1e-12:  # rounding of float64 at these sizes
+        return "0"
     return f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e5 else f"{value:.2e}"
 
 

@@ -97,7 +97,8 @@ SCENARIOS = (
         label="When Δ falls",
         values={"view": RESHAPING, "noise": 0.5},
         claim="Moving the most similar memory onto the query lowers Δ in about half of the draws; "
-        "the margin rises and the error falls in all of them.",
+        "the margin rises and the error against the moved memory falls in all of them. Against the place "
+        "where the memory lay before, the error rises.",
     ),
 )
 

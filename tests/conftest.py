@@ -7,11 +7,10 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ["RESHAPE_CHECK_FIGURES"] = "1"  # plotly checks every attribute of every figure
 os.environ["STREAMLIT_CLIENT_SHOW_ERROR_DETAILS"] = "full"  # a failing page test says why
 
-from pathlib import Path
+from pathlib import Path  # noqa: E402 - the environment comes first
 
-import pytest
-import tests.typecheck  # the hook below finds it by name
-from jaxtyping import install_import_hook
+import pytest  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
 
 # Every call into the engine has its shapes and types checked against its signature.
 install_import_hook("core", "tests.typecheck.checked")

@@ -665,8 +665,10 @@ def training_curve(steps: np.ndarray, r2: Mapping[str, np.ndarray], loss: np.nda
 
 # What lies on the heatmap keeps its colour in both themes, because the heatmap does.
 _WHITE, _NIGHT, _QUERY, _EXAMPLE = "#ffffff", "#0c1b3a", "#ff6a3d", "#ffc53d"
-_CONTOURS = 51  # points a side of the grid that contour lines are drawn from
-_LEVELS = 14
+# Points a side that pictures are drawn from. Plotly colours a heatmap cell by cell and needs longer for it
+# than the engine for the numbers; smoothed and a third of a screen wide, 101 look like 201.
+_PAIR, _CONTOURS = 101, 51
+_LEVELS = 14  # contour lines
 _NAMED = 24  # memories up to which each shows its number
 # On the page the legend and the colour bar are HTML, which costs nothing to leave as it is; plotly's own
 # take a third of a redraw. A file has them in the picture.
@@ -682,8 +684,8 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> go.Figure:
     """Before and after reshaping side by side: one colour scale, one zoom."""
     across, up = _axes(r)
     return figure(
-        *_slice(r, r.before.energy, "before", r.colour_range),
-        *_slice(r, r.after.energy, "after", r.colour_range, axes="2"),
+        *_slice(r, r.before.energy, "before", r.colour_range, _PAIR),
+        *_slice(r, r.after.energy, "after", r.colour_range, _PAIR, axes="2"),
         *_marks(r, "before"),
         *_marks(r, "after", axes="2", legend=False),
         height=402,
@@ -781,15 +783,20 @@ def _colours(span: tuple[float, float], scale: list = SEQUENTIAL) -> dict[str, A
 
 
 def _slice(
-    r: Landscape, z: np.ndarray, which: str, span: tuple[float, float], axes: str = ""
+    r: Landscape,
+    z: np.ndarray,
+    which: str,
+    span: tuple[float, float],
+    points: int = 401,
+    axes: str = "",
 ) -> list[dict]:
     """Colour and contour lines. Lines come from a coarser grid: they cost more than the colour."""
     at = {"xaxis": f"x{axes}", "yaxis": f"y{axes}"}
-    every = -(-(len(r.xs) - 1) // (_CONTOURS - 1))
+    fine, every = (-(-(len(r.xs) - 1) // (n - 1)) for n in (points, _CONTOURS))
     low, high = span
     return [
         heatmap(
-            z, r.xs, r.ys, "energy", zsmooth="fast", coloraxis="coloraxis",
+            z[::fine, ::fine], r.xs[::fine], r.ys[::fine], "energy", zsmooth="fast", coloraxis="coloraxis",
             hovertemplate="%{x:.3f}, %{y:.3f}<br>E = %{z:.4f}<extra></extra>",
             meta={"series": f"energy, {which}"}, **at,
         ),
@@ -840,7 +847,7 @@ def _marks(
             np.stack([side.space_minimum, side.slice_minimum])[:kinds],
             np.array([side.space_off_plane, 0.0])[:kinds], "lowest points",
             {"symbol": ["diamond-open", "square-open"][:kinds], "size": [27, 24][:kinds],
-             "color": ink, "line": {"width": 1.8, "color": ink}, "opacity": 1},
+             "color": ink, "line": {"width": 1.8, "color": ink}},
             text=["minimum of the space", "point of the slice"][:kinds],
             hovertemplate="lowest %{text}" + off_plane,
         ),

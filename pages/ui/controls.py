@@ -94,7 +94,7 @@ class Number(Control):
         decades = math.log10(self.high / self.low)
         count = max(2, round(decades / self.step) + 1)
         raw = (self.low * (self.high / self.low) ** (i / (count - 1)) for i in range(count))
-        rounded = (int(round(v)) if self.whole else float(f"{v:.3g}") for v in raw)
+        rounded = (round(v) if self.whole else float(f"{v:.3g}") for v in raw)
         return sorted({self.low, *rounded, self.high} - {v for v in rounded if v > self.high})
 
 

@@ -1,5 +1,6 @@
 """Links: what they say, what they refuse, and that old ones keep their meaning."""
 
+from itertools import pairwise
 from urllib.parse import parse_qs
 
 import pytest
@@ -115,7 +116,7 @@ def test_log_stops_are_even_in_the_logarithm():
     assert stops[0] == 0.1
     assert stops[-1] == 100.0
     assert len(stops) == 31  # ten a decade over three decades
-    ratios = [b / a for a, b in zip(stops, stops[1:], strict=False)]
+    ratios = [b / a for a, b in pairwise(stops)]
     assert max(ratios) / min(ratios) < 1.02  # rounded to three digits
 
 
