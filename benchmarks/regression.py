@@ -9,6 +9,11 @@ the same predictions, which is checked first; of trees the tests check it, where
 
 Both sides take turns, medians over the repetitions. The tree loops run on a few prompts and are
 scaled up, for they take minutes. On a busy machine the CPU time is to be believed.
+
+The browser half moves sliders of the regression page in Chromium, at its defaults and with a fifth
+of the labels wrong (where ridge and least squares part), above the floor of a page that only prints
+its slider's value; see `benchmarks/paint.py`. Every move is a new law: prompts, the checkpoint's
+answers, four baselines and all bands are made anew.
 """
 
 import argparse
@@ -20,6 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks.browser import ROOT, serve
+from benchmarks.paint import measure
 from core.predictors import (
     Averaging,
     DecisionTree,
@@ -35,6 +42,9 @@ LINEAR = PromptLaw(corruption="permuted", accuracy=0.8)
 TREE = PromptLaw(task="decision tree", n_dims=20, covariates="isotropic")
 BOOSTED = GradientBoosting()
 TARGET = 20.0
+PAINT_TARGET_MS = 600.0
+SLIDERS = ("w₂ share of N(μ₂, I)", "μ₁ main mean")
+PAGES = ("regression", "regression?v=1&regression-accuracy=0.8")
 
 
 # --- The same baselines, position by position ----------------------------------------------------
@@ -164,6 +174,19 @@ def compare(
     return medians(one_pass), medians(by_position, prompts.n_prompts / few.n_prompts)
 
 
+def report_paint(moves: int) -> None:
+    """A line for each page and slider: release to picture, above the floor."""
+    print(f"slider to paint, target {PAINT_TARGET_MS:.0f} ms above the floor, {moves} moves")
+    print(f"{'page and slider':<62}{'page':>7}{'floor':>7}{'above':>7}{'95 %':>7}  ms, medians")
+    with serve(ROOT / "app.py") as lab, serve(ROOT / "benchmarks/floor.py") as floor:
+        for page in PAGES:
+            for slider in SLIDERS:
+                r = measure(lab, page, slider, floor, moves)
+                cells = (r["page"], r["floor"], r["above"], r["p95"])
+                numbers = "".join(f"{value:>7.0f}" for value in cells)
+                print(f"{page + ', ' + slider:<62}{numbers}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -174,9 +197,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="torch threads; default: torch's own")
     parser.add_argument("--tree-prompts", type=int, default=8, help="for the loop of tree fits")
     parser.add_argument("--checkpoints", nargs="*", help="names; default: all that fit")
+    parser.add_argument("--moves", type=int, default=20, help="slider moves in the browser half")
+    parser.add_argument("--half", choices=("engine", "browser"), help="run one half only")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    if arguments.half != "browser":
+        report_engine(arguments)
+    if arguments.half != "engine":
+        report_paint(arguments.moves)
+
+
+def report_engine(arguments: argparse.Namespace) -> None:
+    """A line for each baseline and each checkpoint."""
 
     def prompts_of(law: PromptLaw) -> Prompts:
         generator = torch.Generator().manual_seed(0)
