@@ -10,8 +10,9 @@ os.environ["STREAMLIT_CLIENT_SHOW_ERROR_DETAILS"] = "full"  # a failing page tes
 from pathlib import Path  # noqa: E402 - the environment comes first
 
 import pytest  # noqa: E402
-import tests.typecheck  # noqa: E402, F401 - the hook below finds it by name
 from jaxtyping import install_import_hook  # noqa: E402
+
+import tests.typecheck  # noqa: E402, F401 - the hook below finds it by name
 
 # Every call into the engine has its shapes and types checked against its signature.
 install_import_hook("core", "tests.typecheck.checked")

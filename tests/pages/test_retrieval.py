@@ -457,6 +457,7 @@ def test_claim_when_delta_falls(study):
     r = study("lemma")
     assert 0.35 < r.share_delta_falls < 0.65
     assert r.share_margin_rises == r.share_error_falls == 1
+    assert (r.error_to_original > r.error_before).all()
     assert r.largest_gain_residual < 1e-14
     again = reshaping_study(r.settings)
     assert again.share_delta_falls == r.share_delta_falls
