@@ -190,7 +190,8 @@ def about(facts: cache.CheckpointFacts) -> list[tuple[str, ...]]:
 def _cell(value: str) -> str:
     short = value if len(value) <= 200 else value[:199] + "…"
     text = html.escape(short)
-    return f"<code>{text}</code>" if len(value) == 64 and value.isalnum() else text
+    wraps = 'style="overflow-wrap: anywhere"'
+    return f"<code {wraps}>{text}</code>" if len(value) == 64 and value.isalnum() else text
 
 
 def ask_there(name: str, facts: cache.CheckpointFacts) -> None:

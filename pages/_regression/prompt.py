@@ -60,8 +60,8 @@ def show(page: frame.Page[Settings], r: Opened) -> None:
     other = next((n for n in ("ridge", "least squares") if n in look.predictions), None)
     page.chart(
         charts.regression_examples(
-            look, a.checkpoint, r.shown.get(other or ""), other,
-            picked(s.tokens, r.close.attention), r.close.heads, r.close.own, s.tokens,
+            look, a.checkpoint, other, picked(s.tokens, r.close.attention), r.close.heads,
+            r.close.own, s.tokens,
         ),
         "examples",
         "Error that each example adds, and the attention of every layer and head to it",

@@ -509,7 +509,6 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
 def regression_examples(
     look: OnePrompt,
     model: str,
-    called: str | None,
     other: str | None,
     attention: np.ndarray,
     heads: Sequence[str],
@@ -540,10 +539,10 @@ def regression_examples(
     if other is not None:
         traces.append(
             _trace("scatter",
-                x=number, y=look.harm[other], name=called, mode="markers",
+                x=number, y=look.harm[other], name=other, mode="markers",
                 marker={"symbol": "line-ew", "size": 8,
                         "line": {"color": token("ink"), "width": 1.5}},
-                hovertemplate=f"{called}: %{{y:+.4f}}<extra></extra>",
+                hovertemplate=f"{other}: %{{y:+.4f}}<extra></extra>",
                 meta={"series": f"error added, {other}"},
             )
         )  # fmt: skip
@@ -565,7 +564,7 @@ def regression_examples(
         *traces,
         height=max(440, 190 + 9 * len(heads)),
         annotations=[
-            _over("Error it adds (striped) or takes away", "y"),
+            _over("Error each example adds", "y"),
             _over(f"Attention of every head to {tokens} of the example", "y2"),
         ],
         xaxis={"showticklabels": False},
@@ -578,6 +577,7 @@ def regression_examples(
         legend={"x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
         margin={"l": 52, "r": 52, "t": 30, "b": 46},
         bargap=0.15,
+        meta={"narrow": {"showlegend": False, "height": 440}},
     )  # fmt: skip
 
 
