@@ -55,11 +55,11 @@ class Subject:
         """Drag the thumb by a little and let go; milliseconds from release to paint."""
         box = self.thumb.bounding_box()
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        self._turn(x)
         mouse = self.page.mouse
         mouse.move(x, y)
         mouse.down()
         mouse.move(x + self.step, y, steps=3)
-        self._turn(x)
         mouse.up()
         self.page.wait_for_function("window.watch.painted > window.watch.released", timeout=30_000)
         self._settle()
@@ -69,10 +69,10 @@ class Subject:
     def _turn(self, x: float) -> None:
         """Turn round before an end of the track, by another step so as not to meet old values."""
         track = self.thumb.locator("xpath=..").bounding_box()
-        left, right = track["x"] + 12, track["x"] + track["width"] - 12
-        if self.step > 0 and x + 2 * self.step > right:
+        left, right = track["x"], track["x"] + track["width"]
+        if self.step > 0 and x + self.step > right:
             self.step = -(self.step - 1)
-        elif self.step < 0 and x + 2 * self.step < left:
+        elif self.step < 0 and x + self.step < left:
             self.step = -self.step + 2
 
     def _settle(self) -> None:

@@ -1,6 +1,6 @@
 """The README's screenshots, from the running lab.
 
-    python -m benchmarks.pictures docs
+python -m benchmarks.pictures docs
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.browser import ALL_DRAWN, ROOT, chromium, serve
 
-SHOTS = {"home": "", "landscape": "landscape"}
+SHOTS = {"landscape": "landscape"}  # file name: path and query
 
 
 def main() -> None:

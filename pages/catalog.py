@@ -93,10 +93,9 @@ def render(name: str) -> Callable[[], None]:
     """The page's render(), imported when it is first opened, so that no page pays for another's imports."""
 
     def run() -> None:
-        import streamlit as st
+        from pages.ui import frame
 
-        # A fragment: a moved control reruns the page alone, not the router and its navigation.
-        st.fragment(import_module(f"pages.{name}").render)()
+        frame.framed(import_module(f"pages.{name}").render)
 
     run.__name__ = name
     return run

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from pages import catalog
-from pages.ui import charts, frame
+from pages.ui import charts
 from pages.ui.chart_view import Frames, chart_view
 
 LEAD = """
@@ -22,7 +22,6 @@ QUERY = np.array([0.18, 0.05])
 
 
 def render() -> None:
-    frame.style()
     with st.container(key="lab-home", horizontal=True, gap="large"):
         with st.container(key="lab-home-words"):
             st.html('<h1 class="lab-h1">Reshape Lab</h1>')

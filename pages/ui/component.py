@@ -27,17 +27,31 @@ _ROOTS = {
 }
 
 
+# Streamlit puts a script tag into the page for a file-backed component at every rerun and waits for its load
+# event, behind which other work slips in before the picture. This much inline code asks for the module once.
+_ENTRY = """
+const url = new URL("{path}", location.origin).href;
+const modules = (globalThis.reshapeModules ??= {{}});
+export default async function (component) {{
+  const module = (modules[url] ??= await import(url));
+  return module.default(component);
+}}
+"""
+
+
 def component(name: str, **definition: Any) -> Callable[..., Any]:
-    """The mounting function of the component in folder `pages/ui/NAME`, whose entry is `main.js`."""
+    """The mounting function of the component in folder `pages/ui/NAME`: `main.js` and `style.css`."""
     mount: Callable[..., Any] | None = None
 
     def mounted(**arguments: Any) -> Any:
         nonlocal mount
         _declare()
         if mount is None:
+            base = str(st.get_option("server.baseUrlPath")).strip("/")
+            path = f"/{base}/_stcore/bidi-components/{PACKAGE}.{name}/main.js".replace("//", "/")
             mount = st.components.v2.component(
                 f"{PACKAGE}.{name}",
-                js="main.js",
+                js=_ENTRY.format(path=path),
                 css="style.css",
                 isolate_styles=False,
                 **definition,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -18,12 +20,34 @@ from pages.ui.controls import Scenario, defaults
 S = TypeVar("S")
 R = TypeVar("R")
 
+_open = threading.local()  # .page: the page this run has opened
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
-def style() -> None:
-    """The lab's own style sheet; once a run, before anything else."""
+def framed(render: Callable[[], None]) -> None:
+    """Run a page's `render()` as Streamlit's page: style sheet first, then the page as a fragment.
+
+    A moved control then reruns the page alone, not the router and its navigation.
+    """
     st.html(_STYLE)
+    st.fragment(_complete)(render)
+
+
+def _complete(render: Callable[[], None]) -> None:
+    _open.page = None
+    try:
+        render()
+    except (
+        Exception
+    ):  # the page's own failure: its controls stay, to leave the settings that caused it
+        _surround_open()
+        raise
+    _surround_open()
+
+
+def _surround_open() -> None:
+    if _open.page is not None:
+        _open.page.surround()
 
 
 def open_page(
@@ -35,7 +59,11 @@ def open_page(
     equation: str | Callable[[Mapping[str, Any]], str] = "",
     symbols: Mapping[str, str] | None = None,
 ) -> Page[S]:
-    """Draw a page's head and controls and return the page to draw the rest on.
+    """Lay a page out and return it, to draw the pictures on; head and controls come by themselves.
+
+    On the first run they are drawn at once. On later runs they are drawn last: the browser then has the new
+    picture before it is sent dozens of widgets that stand there already, which halves the time from a
+    slider's release to the picture.
 
     Args:
         name: of the page, as in the catalog.
@@ -45,86 +73,85 @@ def open_page(
         equation: LaTeX without delimiters; a function of the settings where a control chooses it.
         symbols: `{LaTeX: what it is}` for each symbol of the equation.
     """
-    entry = catalog.page(name)
-    style()
-    panel.open_link(name, {s.name: s.values for s in scenarios})
-    with st.container(key="lab-head"):
-        with st.container(
-            horizontal=True,
-            vertical_alignment="bottom",
-            horizontal_alignment="distribute",
-            key="lab-title",
-        ):
-            st.html(
-                f'<p class="lab-eyebrow">{entry.group}</p><h1 class="lab-h1">{entry.title}</h1>',
-                width="content",
-            )
-            tools = st.container(horizontal=True, width="content", key="lab-share", gap="small")
-        st.markdown(lead)
-        if equation:
-            with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
-                formula = st.container(width="content")
-                if symbols:
-                    with st.popover("Symbols", type="tertiary"):
-                        st.markdown(
-                            "\n\n".join(f"${k}$ &nbsp; {text}" for k, text in symbols.items())
-                        )
-        for notice in panel.notices(name):
-            st.warning(notice, icon=":material/link_off:")
-    scene = st.container(horizontal=True, key="lab-scenarios", gap="small") if scenarios else None
-    with st.container(horizontal=True, key="lab-body", gap="large"):
-        with st.container(key="lab-controls", gap="small", width=300):
-            values = panel.draw(name)
-        stage = st.container(key="lab-stage")
-        with stage:
-            panel.tabs(name)
-    if equation:
-        formula.latex(equation(values) if callable(equation) else equation, width="content")
-    if scene is not None:
-        with scene:
-            _scenarios(name, scenarios, values)
-    return Page(name, entry, settings, values, stage, tools)
+    first = panel.open_link(name, {s.name: s.values for s in scenarios})
+    words = Words(lead, equation, symbols or {}, scenarios)
+    page: Page[S] = Page(catalog.page(name), settings, panel.values(name), words)
+    _open.page = page
+    if first:
+        page.surround()
+    return page
 
 
-def _scenarios(name: str, scenarios: Sequence[Scenario], values: Mapping[str, Any]) -> None:
-    claim = ""
-    for s in scenarios:
-        chosen = s.settings(name) == dict(values)
-        claim = s.claim if chosen else claim
-        st.button(
-            s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose, args=(name, s),
-            type="primary" if chosen else "secondary", wrap=False,
-        )  # fmt: skip
-    if claim:
-        st.caption(claim)
+@dataclass(frozen=True)
+class Words:
+    """What stands around the pictures and is no control."""
 
-
-def _choose(name: str, scenario: Scenario) -> None:
-    panel.forget_notices(name)
-    panel.set_values(name, scenario.settings(name))
+    lead: str
+    equation: str | Callable[[Mapping[str, Any]], str]
+    symbols: Mapping[str, str]
+    scenarios: Sequence[Scenario]
 
 
 class Page(Generic[S]):
-    """One run of one page. `settings` are those of the picture, which is the last good one after an error."""
+    """One run of one page. `settings` are those of the picture, the last good one after an error."""
 
     def __init__(
         self,
-        name: str,
         entry: catalog.Entry,
         make: Callable[..., S],
         values: Mapping[str, Any],
-        stage: Any,
-        tools: Any,
+        words: Words,
     ) -> None:
-        self.name = name
         self.entry = entry
+        self.name = entry.name
         self.values = dict(values)
         self.settings: S = make(**values)
-        self.stage = stage
         self._make = make
-        self._tools = tools
+        self._words = words
+        self._surrounded = False
         self._figures: dict[str, go.Figure] = {}
         self._said: list[str] = []
+        # Every place exists before anything is put into one, so that the order of drawing is free.
+        with st.container(key="lab-head"):
+            title = st.container(
+                horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute",
+                key="lab-title",
+            )  # fmt: skip
+            self._title = title.container(width="content")
+            self._tools = title.container(
+                horizontal=True, width="content", key="lab-share", gap="small"
+            )
+            self._head = st.container()
+        self._scenes = st.container(horizontal=True, key="lab-scenarios", gap="small")
+        with st.container(horizontal=True, key="lab-body", gap="large"):
+            self._controls = st.container(key="lab-controls", gap="small", width=300)
+            self.stage = st.container(key="lab-stage")
+        self._tabs = self.stage.container()
+
+    def surround(self) -> None:
+        """Draw head, scenarios and controls, once a run."""
+        if self._surrounded:
+            return
+        self._surrounded = True
+        name, words = self.name, self._words
+        shown = panel.values(name)
+        with self._controls:
+            panel.draw(name)
+        with self._tabs:
+            panel.tabs(name)
+        with self._scenes:
+            _scenarios(name, words.scenarios, shown)
+        with self._title:
+            st.html(
+                f'<p class="lab-eyebrow">{self.entry.group}</p>'
+                f'<h1 class="lab-h1">{self.entry.title}</h1>'
+            )
+        with self._head:
+            st.markdown(words.lead)
+            if words.equation:
+                _equation(words, shown)
+            for notice in panel.notices(name):
+                st.warning(notice, icon=":material/link_off:")
 
     def compute(
         self,
@@ -148,6 +175,7 @@ class Page(Generic[S]):
                 result = compute(settings)
             except ValueError:  # not even those
                 self._warn(str(reason), None)
+                self.surround()
                 st.stop()
             self._warn(f"{reason} The picture shows the last settings that worked.", good)
             self.values, self.settings = dict(good), settings
@@ -229,6 +257,36 @@ class Page(Generic[S]):
             share.exports(
                 self.name, self.entry.title, self.values, self._figures, snippet, self._said
             )
+        self.surround()
+
+
+def _equation(words: Words, values: Mapping[str, Any]) -> None:
+    formula = words.equation(values) if callable(words.equation) else words.equation
+    with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
+        st.latex(formula, width="content")
+        if words.symbols:
+            with st.popover("Symbols", type="tertiary"):
+                st.markdown(
+                    "\n\n".join(f"${k}$ &nbsp; {text}" for k, text in words.symbols.items())
+                )
+
+
+def _scenarios(name: str, scenarios: Sequence[Scenario], values: Mapping[str, Any]) -> None:
+    claim = ""
+    for s in scenarios:
+        chosen = s.settings(name) == dict(values)
+        claim = s.claim if chosen else claim
+        st.button(
+            s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose, args=(name, s),
+            type="primary" if chosen else "secondary", wrap=False,
+        )  # fmt: skip
+    if claim:
+        st.caption(claim)
+
+
+def _choose(name: str, scenario: Scenario) -> None:
+    panel.forget_notices(name)
+    panel.set_values(name, scenario.settings(name))
 
 
 def _not_finite(quantities: Mapping[str, Any]) -> str:

@@ -29,17 +29,18 @@ KEPT: dict[str, Any] = {"persist_state": "session"}
 # Copy-link component, which replaces the history entry.
 
 
-def open_link(page: str, presets: Mapping[str, Mapping[str, Any]]) -> None:
-    """On the page's first run in a session, take the settings from the address.
+def open_link(page: str, presets: Mapping[str, Mapping[str, Any]]) -> bool:
+    """On the page's first run in a session, take the settings from the address. Whether it was that run.
 
     What was wrong with it stays in `notices(page)` until a control moves.
     """
     if f"{page}~link" in st.session_state:
-        return
+        return False
     link = read_link(page, {k: st.query_params.get_all(k) for k in st.query_params}, presets)
     st.session_state[f"{page}~link"] = link
     base = {row.key: row.default_of(link.version) for row in rows(page)}
     set_values(page, base | (presets[link.preset] if link.preset else {}) | link.values)
+    return True
 
 
 def version(page: str) -> int:
@@ -93,14 +94,21 @@ def _held(row: Control) -> tuple[str, Any] | None:
 
 
 def values(page: str) -> dict[str, Any]:
-    """The settings as they stand, drawn or not."""
-    v = version(page)
-    held = {row.key: stored[1] for row in rows(page) if (stored := _held(row))}
-    return {row.key: st.session_state.get(row.name, row.default_of(v)) for row in rows(page)} | held
+    """The settings as they stand, before or after their widgets are drawn, and for those not drawn."""
+    return {row.key: _value(row) for row in rows(page)}
 
 
-def draw(page: str) -> dict[str, Any]:
-    """Draw every control of the page, top to bottom, and return `{key: value}` of all of them."""
+def _value(row: Control) -> Any:
+    held = _held(row)
+    if held is not None:
+        return held[1]
+    value = st.session_state.get(row.name)
+    gone = isinstance(row, Choice) and value not in row.offered()
+    return row.default_of(version(row.page)) if value is None or gone else value
+
+
+def draw(page: str) -> None:
+    """Draw the controls of the page that stand in the panel, top to bottom."""
     current = values(page)
     section = ""
     undrawn: set[str] = set()
@@ -116,8 +124,7 @@ def draw(page: str) -> dict[str, Any]:
             section = row.section
             if section:
                 st.html(f'<p class="lab-section">{section}</p>')
-        current[row.key] = _WIDGETS[type(row)](row, version(page))
-    return current
+        _WIDGETS[type(row)](row, version(page))
 
 
 def _touched(row: Control) -> None:

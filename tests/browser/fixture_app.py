@@ -138,7 +138,7 @@ if __name__ == "__main__":
     st.set_page_config(layout="wide")
     st.navigation(
         [
-            st.Page(st.fragment(render), title="Demo", url_path="demo", default=False),
+            st.Page(lambda: frame.framed(render), title="Demo", url_path="demo", default=False),
             st.Page(lambda: st.write("else"), title="Other", url_path="other", default=True),
         ],
         position="top",
