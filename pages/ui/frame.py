@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,45 +11,77 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
 from pages import catalog
 from pages.ui import panel, share
 from pages.ui.chart_view import Frames, chart_view
+from pages.ui.charts import Figure
 from pages.ui.controls import Scenario, defaults
 
 S = TypeVar("S")
 R = TypeVar("R")
 
-_open = threading.local()  # .page: the page this run has opened
+_seen_modules: dict[str, int] = {}
+_run = threading.local()  # of the script thread: .asked, .places, .name
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
 def framed(render: Callable[[], None]) -> None:
-    """Run a page's `render()` as Streamlit's page: style sheet first, then the page as a fragment.
+    """Run a page's `render()` as Streamlit's page: what surrounds the picture first, then the picture.
 
-    A moved control then reruns the page alone, not the router and its navigation.
+    Both are fragments, so that a moved control reruns the picture and its own row and nothing else: a
+    browser that is sent dozens of widgets which stand there already needs as long for them as for the
+    picture.
     """
     st.html(_STYLE)
-    st.fragment(_complete)(render)
+    words = _words_of(render)
+    if words is None:  # a page without controls, and it has drawn itself
+        return
+    name = words.entry.name
+    panel.open_link(name, {s.name: s.values for s in words.scenarios})
+    st.session_state[f"{name}~framed"] = True
+    places = Places()
+    places.surround(words, keyed=True)
+    with places.stage:
+        st.fragment(_picture, key=panel.picture(name))(render, places)
+    _set_aside()
 
 
-def _complete(render: Callable[[], None]) -> None:
-    _open.page = None
+def _set_aside() -> None:
+    """Take what imports have brought out of the garbage collector's sight, once per batch of imports."""
+    if len(sys.modules) > _seen_modules.get("count", 0) + 50:
+        gc.collect()
+        gc.freeze()
+        _seen_modules["count"] = len(sys.modules)
+
+
+class _Opened(BaseException):
+    """Ends a `render()` that is only asked what its page is."""
+
+
+def _words_of(render: Callable[[], None]) -> Words | None:
+    """What `render()` tells `open_page`; None if it never calls it. It runs up to that call only."""
+    _run.asked, _run.places = True, None
     try:
         render()
-    except (
-        Exception
-    ):  # the page's own failure: its controls stay, to leave the settings that caused it
-        _surround_open()
-        raise
-    _surround_open()
+    except _Opened as opened:
+        return opened.args[0]
+    finally:
+        _run.asked = False
+    return None
 
 
-def _surround_open() -> None:
-    if _open.page is not None:
-        _open.page.surround()
+def _picture(render: Callable[[], None], places: Places) -> None:
+    _run.places = places
+    name = None
+    try:
+        render()
+        name = _run.name
+    finally:
+        _run.places = None
+    if name is not None and panel.outdated(name):
+        st.rerun()  # the picture's own widgets have moved controls that stand beside it
 
 
 def open_page(
@@ -59,11 +93,7 @@ def open_page(
     equation: str | Callable[[Mapping[str, Any]], str] = "",
     symbols: Mapping[str, str] | None = None,
 ) -> Page[S]:
-    """Lay a page out and return it, to draw the pictures on; head and controls come by themselves.
-
-    On the first run they are drawn at once. On later runs they are drawn last: the browser then has the new
-    picture before it is sent dozens of widgets that stand there already, which halves the time from a
-    slider's release to the picture.
+    """Open a page to draw pictures on; head and controls come by themselves.
 
     Args:
         name: of the page, as in the catalog.
@@ -73,23 +103,81 @@ def open_page(
         equation: LaTeX without delimiters; a function of the settings where a control chooses it.
         symbols: `{LaTeX: what it is}` for each symbol of the equation.
     """
-    first = panel.open_link(name, {s.name: s.values for s in scenarios})
-    words = Words(lead, equation, symbols or {}, scenarios)
-    page: Page[S] = Page(catalog.page(name), settings, panel.values(name), words)
-    _open.page = page
-    if first:
-        page.surround()
-    return page
+    words = Words(catalog.page(name), lead, equation, symbols or {}, scenarios)
+    if getattr(_run, "asked", False):
+        raise _Opened(words)
+    places = getattr(_run, "places", None)
+    if places is None:  # not framed: a test that calls render() by itself
+        panel.open_link(name, {s.name: s.values for s in scenarios})
+        places = Places()
+        places.surround(words, keyed=False)
+        stage = places.stage
+    else:
+        panel.taken_up(name)
+        stage = st.container()
+    _run.name = name
+    return Page(words.entry, settings, panel.values(name), stage, places.tools)
 
 
 @dataclass(frozen=True)
 class Words:
     """What stands around the pictures and is no control."""
 
+    entry: catalog.Entry
     lead: str
     equation: str | Callable[[Mapping[str, Any]], str]
     symbols: Mapping[str, str]
     scenarios: Sequence[Scenario]
+
+    def formula(self, values: Mapping[str, Any]) -> str:
+        return self.equation(values) if callable(self.equation) else self.equation
+
+    def scenario(self, values: Mapping[str, Any]) -> Scenario | None:
+        """The scenario these settings are, if any."""
+        name = self.entry.name
+        return next((s for s in self.scenarios if s.settings(name) == dict(values)), None)
+
+
+class Places:
+    """Where things stand on a page."""
+
+    def __init__(self) -> None:
+        with st.container(key="lab-head"):
+            with st.container(
+                horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute",
+                key="lab-title",
+            ):  # fmt: skip
+                self.title = st.container(width="content")
+                self.tools = st.container(width="content", key="lab-share")
+            self.head = st.container()
+        self.scenes = st.container()
+        with st.container(horizontal=True, key="lab-body", gap="large"):
+            self.controls = st.container(key="lab-controls", gap="small", width=300)
+            with st.container(key="lab-stage"):
+                self.tabs = st.container()
+                self.stage = st.container()
+
+    def surround(self, words: Words, *, keyed: bool) -> None:
+        """Draw head, scenarios and controls; `keyed`: as fragments that a moved control can rerun."""
+        entry = words.entry
+
+        def part(key: str, draw: Callable[[], None]) -> None:
+            st.fragment(draw, key=f"{entry.name}~{key}")() if keyed else draw()
+
+        with self.title:
+            st.html(
+                f'<p class="lab-eyebrow">{entry.group}</p><h1 class="lab-h1">{entry.title}</h1>'
+            )
+            self.tools.empty()  # a place must be written to once before a fragment may use it
+        with self.head:
+            part("head", lambda: _head(words))
+        with self.scenes:
+            part("scenes", lambda: _scenarios(words))
+        with self.controls:
+            part("panel", lambda: panel.draw(entry.name, keyed=keyed))
+        with self.tabs:
+            panel.tabs(entry.name)
+        panel.surrounded(entry.name, words.formula, words.scenario)
 
 
 class Page(Generic[S]):
@@ -100,58 +188,18 @@ class Page(Generic[S]):
         entry: catalog.Entry,
         make: Callable[..., S],
         values: Mapping[str, Any],
-        words: Words,
+        stage: Any,
+        tools: Any,
     ) -> None:
         self.entry = entry
         self.name = entry.name
         self.values = dict(values)
         self.settings: S = make(**values)
+        self.stage = stage
         self._make = make
-        self._words = words
-        self._surrounded = False
-        self._figures: dict[str, go.Figure] = {}
+        self._tools = tools
+        self._figures: dict[str, Figure] = {}
         self._said: list[str] = []
-        # Every place exists before anything is put into one, so that the order of drawing is free.
-        with st.container(key="lab-head"):
-            title = st.container(
-                horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute",
-                key="lab-title",
-            )  # fmt: skip
-            self._title = title.container(width="content")
-            self._tools = title.container(
-                horizontal=True, width="content", key="lab-share", gap="small"
-            )
-            self._head = st.container()
-        self._scenes = st.container(horizontal=True, key="lab-scenarios", gap="small")
-        with st.container(horizontal=True, key="lab-body", gap="large"):
-            self._controls = st.container(key="lab-controls", gap="small", width=300)
-            self.stage = st.container(key="lab-stage")
-        self._tabs = self.stage.container()
-
-    def surround(self) -> None:
-        """Draw head, scenarios and controls, once a run."""
-        if self._surrounded:
-            return
-        self._surrounded = True
-        name, words = self.name, self._words
-        shown = panel.values(name)
-        with self._controls:
-            panel.draw(name)
-        with self._tabs:
-            panel.tabs(name)
-        with self._scenes:
-            _scenarios(name, words.scenarios, shown)
-        with self._title:
-            st.html(
-                f'<p class="lab-eyebrow">{self.entry.group}</p>'
-                f'<h1 class="lab-h1">{self.entry.title}</h1>'
-            )
-        with self._head:
-            st.markdown(words.lead)
-            if words.equation:
-                _equation(words, shown)
-            for notice in panel.notices(name):
-                st.warning(notice, icon=":material/link_off:")
 
     def compute(
         self,
@@ -175,7 +223,6 @@ class Page(Generic[S]):
                 result = compute(settings)
             except ValueError:  # not even those
                 self._warn(str(reason), None)
-                self.surround()
                 st.stop()
             self._warn(f"{reason} The picture shows the last settings that worked.", good)
             self.values, self.settings = dict(good), settings
@@ -195,13 +242,13 @@ class Page(Generic[S]):
             st.warning(message, icon=":material/error:")
             if back is not None:
                 st.button(
-                    "Back to safe values", on_click=panel.set_values, args=(self.name, dict(back)),
+                    "Back to safe values", on_click=move, args=(self.name, dict(back)),
                     key=f"{self.name}~back", type="primary",
                 )  # fmt: skip
 
     def chart(
         self,
-        fig: go.Figure,
+        fig: Figure,
         key: str,
         alt: str,
         *,
@@ -213,9 +260,15 @@ class Page(Generic[S]):
         """A picture on the stage, or `into` a column of it. `key` names it on the page and in exports."""
         if exported:
             self._figures[key] = fig
+
+        def clicked(point: dict[str, Any]) -> None:
+            assert on_click is not None
+            on_click(point)
+            panel.rerun_all(self.name)
+
         with into if into is not None else self.stage:
             chart_view(
-                fig, key=f"{self.name}-{key}", alt=alt, frames=frames, on_click=on_click,
+                fig, key=f"{self.name}-{key}", alt=alt, frames=frames, on_click=clicked if on_click else None,
                 file_name=f"{self.name}-{key}",
             )  # fmt: skip
 
@@ -252,41 +305,52 @@ class Page(Generic[S]):
 
     def finish(self, snippet: str) -> None:
         """Copy-link and Export, once the pictures are known. `snippet` prints the page's numbers."""
-        with self._tools:
+        with self._tools, st.container(horizontal=True, width="content", gap="small"):
             share.copy_link(self.name, self.values)
             share.exports(
                 self.name, self.entry.title, self.values, self._figures, snippet, self._said
             )
-        self.surround()
 
 
-def _equation(words: Words, values: Mapping[str, Any]) -> None:
-    formula = words.equation(values) if callable(words.equation) else words.equation
-    with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
-        st.latex(formula, width="content")
-        if words.symbols:
-            with st.popover("Symbols", type="tertiary"):
-                st.markdown(
-                    "\n\n".join(f"${k}$ &nbsp; {text}" for k, text in words.symbols.items())
-                )
+def _head(words: Words) -> None:
+    name = words.entry.name
+    st.markdown(words.lead)
+    formula = words.formula(panel.values(name))
+    if formula:
+        with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
+            st.latex(formula, width="content")
+            if words.symbols:
+                with st.popover("Symbols", type="tertiary"):
+                    st.markdown(
+                        "\n\n".join(f"${k}$ &nbsp; {text}" for k, text in words.symbols.items())
+                    )
+    for notice in panel.notices(name):
+        st.warning(notice, icon=":material/link_off:")
 
 
-def _scenarios(name: str, scenarios: Sequence[Scenario], values: Mapping[str, Any]) -> None:
-    claim = ""
-    for s in scenarios:
-        chosen = s.settings(name) == dict(values)
-        claim = s.claim if chosen else claim
-        st.button(
-            s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose, args=(name, s),
-            type="primary" if chosen else "secondary", wrap=False,
-        )  # fmt: skip
-    if claim:
-        st.caption(claim)
+def _scenarios(words: Words) -> None:
+    name = words.entry.name
+    chosen = words.scenario(panel.values(name))
+    with st.container(horizontal=True, key="lab-scenarios", gap="small"):
+        for s in words.scenarios:
+            st.button(
+                s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose,
+                args=(name, s), type="primary" if s is chosen else "secondary", wrap=False,
+            )  # fmt: skip
+        if chosen is not None:
+            st.caption(chosen.claim)
 
 
 def _choose(name: str, scenario: Scenario) -> None:
     panel.forget_notices(name)
-    panel.set_values(name, scenario.settings(name))
+    move(name, scenario.settings(name))
+
+
+def move(name: str, values: Mapping[str, Any]) -> None:
+    """Callback of a widget that moves controls: set them, and rerun all of the page."""
+    panel.set_values(name, values)
+    if panel.framed(name):
+        st.rerun()
 
 
 def _not_finite(quantities: Mapping[str, Any]) -> str:

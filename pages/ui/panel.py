@@ -107,9 +107,53 @@ def _value(row: Control) -> Any:
     return row.default_of(version(row.page)) if value is None or gone else value
 
 
-def draw(page: str) -> None:
-    """Draw the controls of the page that stand in the panel, top to bottom."""
+def picture(page: str) -> str:
+    """Key of the fragment that draws the page's pictures."""
+    return f"{page}~picture"
+
+
+def framed(page: str) -> bool:
+    """Whether the page runs as fragments that a callback can rerun one by one."""
+    return bool(st.session_state.get(f"{page}~framed"))
+
+
+def surrounded(page: str, *seen: Callable[[Mapping[str, Any]], Any]) -> None:
+    """Note what the words around the picture depend on, to see when a moved control changes them."""
+    formula, scenario = seen
+    st.session_state[f"{page}~words"] = {"head": formula, "scenes": scenario}
+    st.session_state.pop(f"{page}~due", None)
+
+
+def rerun_all(page: str) -> None:
+    """In a callback that moved controls from code: rerun all that depends on them."""
+    if framed(page):
+        st.session_state[f"{page}~due"] = True
+        st.rerun([picture(page), *(f"{page}~{part}" for part in ("panel", "scenes", "head"))])
+
+
+def taken_up(page: str) -> None:
+    """The picture now runs with the values as they stand."""
+    st.session_state[f"{page}~running"] = st.session_state.pop(f"{page}~due", False)
+
+
+def outdated(page: str) -> bool:
+    """Whether a control shows another value than it has, which no rerun under way will mend."""
+    if st.session_state.get(f"{page}~running"):  # a control was moved, and nothing else
+        return False
+    now = values(page)
+    return any(now[key] != value for key, value in st.session_state[f"{page}~shown"].items())
+
+
+def draw(page: str, *, keyed: bool) -> None:
+    """Draw the controls of the page that stand in the panel, top to bottom.
+
+    Args:
+        keyed: give each slider with its field a fragment of its own, which is rerun when one moves the other.
+    """
     current = values(page)
+    tabbed = {row.key for row in rows(page) if isinstance(row, Choice) and row.tabs}
+    before = st.session_state.get(f"{page}~shown", {})
+    st.session_state[f"{page}~shown"] = {k: v for k, v in before.items() if k in tabbed}
     section = ""
     undrawn: set[str] = set()
     for row in rows(page):
@@ -124,17 +168,46 @@ def draw(page: str) -> None:
             section = row.section
             if section:
                 st.html(f'<p class="lab-section">{section}</p>')
-        _WIDGETS[type(row)](row, version(page))
+        if isinstance(row, Number) and row.slider:
+            st.fragment(_row, key=f"{row.name}~row")(row) if keyed else _row(row)
+        else:
+            _row(row)
+
+
+def _row(row: Control) -> None:
+    _WIDGETS[type(row)](row, version(row.page))
+    st.session_state[f"{row.page}~shown"][row.key] = _value(row)
 
 
 def _touched(row: Control) -> None:
-    forget_notices(row.page)
+    """A control has moved: rerun the picture, and of what surrounds it only what now reads otherwise."""
+    page = row.page
+    noted = bool(notices(page))
+    forget_notices(page)
+    if not framed(page):
+        return
+    now = values(page)
+    before = now | {row.key: st.session_state[f"{page}~shown"].get(row.key, now[row.key])}
+    seen = st.session_state[f"{page}~words"]
+    due = [part for part, depends in seen.items() if depends(now) != depends(before)]
+    if noted and "head" not in due:
+        due.append("head")
+    gates = any(other.when and other.when[0] == row.key for other in rows(page))
+    if gates or (isinstance(row, Text) and row.upload):
+        due.append("panel")
+    keys = [f"{page}~{part}" for part in due]
+    if isinstance(row, Number) and row.slider and "panel" not in due:
+        keys.append(f"{row.name}~row")
+    else:
+        st.session_state[f"{page}~shown"][row.key] = now[row.key]
+    st.session_state[f"{page}~due"] = True
+    st.rerun([picture(page), *keys])
 
 
-def _number(row: Number, version: int) -> float | int:
+def _number(row: Number, version: int) -> None:
     kind = int if row.whole else float
-    # The field holds the exact value and the slider follows it, so the field is made first; the panel is a
-    # grid whose style sheet puts it on the right. A container for each pair would cost a message.
+    # The field holds the exact value and the slider follows it, so the field is made first; the style sheet
+    # puts it on the right.
     value = st.number_input(
         f"{row.label}, exact" if row.slider else row.label,
         min_value=kind(row.low),
@@ -154,7 +227,6 @@ def _number(row: Number, version: int) -> float | int:
         value = row.default_of(version)
     if row.slider:
         _slider(row, value)
-    return value
 
 
 def _slider(row: Number, value: float) -> None:
@@ -192,36 +264,38 @@ def tabs(page: str) -> None:
                 key=row.name, help=row.help or None, on_change=_touched, args=(row,),
                 label_visibility="collapsed", **KEPT,
             )  # fmt: skip
+            st.session_state[f"{page}~shown"][row.key] = _value(row)
 
 
-def _choice(row: Choice, version: int) -> str:
+def _choice(row: Choice, version: int) -> None:
     options = row.offered()
-    return st.selectbox(
+    st.selectbox(
         row.label, options, index=options.index(row.default_of(version)), key=row.name,
         help=row.help or None, on_change=_touched, args=(row,), filter_mode=None, **KEPT,
     )  # fmt: skip
 
 
-def _toggle(row: Toggle, version: int) -> bool:
-    return st.toggle(
+def _toggle(row: Toggle, version: int) -> None:
+    st.toggle(
         row.label, row.default_of(version), key=row.name, help=row.help or None,
         on_change=_touched, args=(row,), **KEPT,
     )  # fmt: skip
 
 
-def _text(row: Text, version: int) -> str:
-    text = st.text_area(
+def _text(row: Text, version: int) -> None:
+    st.text_area(
         row.label, row.default_of(version), key=row.name, help=row.help or None, max_chars=row.longest,
         height=28 * row.lines, on_change=_typed, args=(row,), **KEPT,
     )  # fmt: skip
-    return _uploaded(row, text) if row.upload else text
+    if row.upload:
+        _upload(row)
 
 
 def _typed(row: Text) -> None:
-    _touched(row)
     if _held(row):  # the last thing done counts
         hold(row, None)
         st.session_state[f"{row.page}~{row.key}-uploads"] = _uploads(row) + 1
+    _touched(row)
 
 
 def _uploads(row: Text) -> int:
@@ -229,8 +303,8 @@ def _uploads(row: Text) -> int:
     return st.session_state.get(f"{row.page}~{row.key}-uploads", 0)
 
 
-def _uploaded(row: Text, typed: str) -> Any:
-    """The place for a file under the field, and the value that counts: the file held, or what was typed."""
+def _upload(row: Text) -> None:
+    """The place for a file under the field; says when a file counts instead of the field."""
     key = f"{row.page}~{row.key}-upload-{_uploads(row)}"
     chosen = st.file_uploader(
         f"{row.label}, from a file", type=list(row.upload), key=key, on_change=_received,
@@ -238,26 +312,30 @@ def _uploaded(row: Text, typed: str) -> Any:
     )  # fmt: skip
     held = _held(row)
     if held is None:
-        return typed
+        return
     st.caption(
         f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
     )
     if chosen is None:  # after a visit to another page its own cross is gone
-        st.button("Use the field instead", key=f"{key}-drop", on_click=hold, args=(row, None))
-    return held[1]
+        st.button("Use the field instead", key=f"{key}-drop", on_click=_dropped, args=(row,))
+
+
+def _dropped(row: Text) -> None:
+    hold(row, None)
+    _touched(row)
 
 
 def _received(row: Text, key: str) -> None:
-    _touched(row)
     file = st.session_state[key]
     if file is None:
-        return hold(row, None)
+        return _dropped(row)
     value: str | bytes = file.getvalue()
     with suppress(UnicodeDecodeError):  # the page says what it takes
         value = value.decode("utf-8-sig").replace("\r\n", "\n").strip()
     hold(row, value, file.name)
     if not row.holds(value):
         st.session_state[row.name] = value
+    _touched(row)
 
 
 _WIDGETS: dict[type[Control], Callable[..., Any]] = {

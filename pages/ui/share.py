@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 from plotly.offline import get_plotlyjs
 
@@ -59,7 +58,7 @@ def settings_json(page: str, settings: Mapping[str, Any], link: str = "") -> str
     return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
 
-def table_csv(figures: Mapping[str, go.Figure]) -> str:
+def table_csv(figures: Mapping[str, charts.Figure]) -> str:
     """Every plotted number, one a row: picture, series and its coordinates.
 
     A text that a spreadsheet would take for a formula is quoted with an apostrophe; numbers stay numbers.
@@ -97,7 +96,7 @@ def safe_cell(value: Any) -> Any:
 
 def page_html(
     title: str,
-    figures: Mapping[str, go.Figure],
+    figures: Mapping[str, charts.Figure],
     settings: Mapping[str, Any],
     said: Iterable[str],
     link: str,
@@ -127,7 +126,7 @@ figcaption {{ color: #5c6770; font-size: 0.9rem; }} th {{ text-align: left; padd
 </body></html>"""
 
 
-def _picture(fig: go.Figure) -> str:
+def _picture(fig: charts.Figure) -> str:
     return charts.resolved(fig).to_html(
         full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
     )
@@ -137,7 +136,7 @@ def exports(
     page: str,
     title: str,
     settings: Mapping[str, Any],
-    figures: Mapping[str, go.Figure],
+    figures: Mapping[str, charts.Figure],
     snippet: str,
     said: Iterable[str] = (),
 ) -> None:

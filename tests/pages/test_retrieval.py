@@ -16,6 +16,7 @@ from core.separation import StudySettings, draw_study, error_study
 from pages import retrieval
 from pages.ui import charts, controls, frame
 from pages.ui.chart_view import pack
+from pages.ui.charts.retrieval import _inmost
 from tests import oracles
 from tests.pages.test_charts import DEFICIENT, seen
 
@@ -268,10 +269,10 @@ def test_outcomes_stay_apart_under_colour_blindness_and_have_a_mark_each(theme, 
 def test_names_of_regions_stand_inside_them():
     mine = np.zeros((9, 12), dtype=bool)
     mine[2:7, 3:10] = True
-    assert charts._inmost(mine) == (4, 6, 3)
+    assert _inmost(mine) == (4, 6, 3)
     ring = np.ones((5, 5), dtype=bool)
     ring[1:4, 1:4] = False
-    row, column, depth = charts._inmost(ring)
+    row, column, depth = _inmost(ring)
     assert ring[row, column]
     assert depth == 1
 

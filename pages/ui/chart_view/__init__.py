@@ -14,10 +14,9 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
-from pages.ui.charts import COLOURS, raw, template
+from pages.ui.charts import COLOURS, Figure, raw, template
 from pages.ui.component import component
 
 _mount = component(
@@ -65,7 +64,7 @@ class Frames:
 
 
 def chart_view(
-    fig: go.Figure,
+    fig: Figure,
     *,
     key: str,
     alt: str,
@@ -95,7 +94,7 @@ def chart_view(
     _mount(data=block, key=event, on_click_change=clicked)
 
 
-def pack(fig: go.Figure, head: Mapping[str, Any], frames: Frames | None = None) -> bytes:
+def pack(fig: Figure, head: Mapping[str, Any], frames: Frames | None = None) -> bytes:
     """The figure as bytes: u4 length of the head, head, arrays, each on a multiple of 8.
 
     Two-dimensional arrays go as float32 (they are coloured, not read), all others as they are.
