@@ -3,9 +3,11 @@
 Beside each baseline of `core.predictors`, which answers all lengths in one pass, the same baseline
 computed position by position, written as the evaluation of Garg et al. 2022 does it: least squares
 and averaging loop over positions with all prompts in a batch, nearest neighbours and trees loop
-over prompts too. (Ridge is not in their evaluation; its loop is like that of least squares. Their
-boosting is XGBoost, here scikit-learn's, so that both sides fit the same model.) Both sides give
-the same predictions, which is checked first; of trees the tests check it, where splits are unique.
+over prompts too. Ridge is not in their evaluation; it has two peers, one batched solve of the
+normal equations a position, and scikit-learn's Ridge fitted prompt by prompt, as they fit their
+lasso. Their boosting is XGBoost, here scikit-learn's, so that both sides fit the same model. Both
+sides give the same predictions, which is checked first; of trees the tests check it, where splits
+are unique. The last line adds up all baselines, ridge against its batched peer.
 
 Both sides take turns, medians over the repetitions. The tree loops run on a few prompts and are
 scaled up, for they take minutes. On a busy machine the CPU time is to be believed.
@@ -19,7 +21,7 @@ answers, four baselines and all bands are made anew.
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -94,6 +96,12 @@ def nearest_neighbours(prompts: Prompts, k: int = 3) -> Tensor:
         return torch.stack([labels[near].mean() for labels, near in zip(ys, nearest, strict=True)])
 
     return _at_each_position(prompts, answer)
+
+
+def sklearn_ridge(prompts: Prompts, penalty: float) -> Tensor:
+    from sklearn.linear_model import Ridge as SklearnRidge
+
+    return _fitted(prompts, lambda: SklearnRidge(alpha=penalty, fit_intercept=False))
 
 
 def _fitted(prompts: Prompts, make: Callable) -> Tensor:
@@ -208,6 +216,13 @@ def main() -> None:
         report_paint(arguments.moves)
 
 
+def row(name: str, seconds: Sequence[float]) -> str:
+    """One pass and position by position, wall and CPU, then how many times faster."""
+    ratios = (seconds[2] / seconds[0], seconds[3] / seconds[1])
+    cells = [f"{n:>12.4f}" for n in seconds] + [f"{r:>12.1f}" for r in ratios]
+    return f"{name:<22}" + "".join(cells)
+
+
 def report_engine(arguments: argparse.Namespace) -> None:
     """A line for each baseline and each checkpoint."""
 
@@ -222,6 +237,13 @@ def report_engine(arguments: argparse.Namespace) -> None:
     rows = [
         (LeastSquares(), least_squares, linear, several, None),
         (Ridge(penalty), lambda prompts: ridge(prompts, penalty), linear, several, None),
+        (
+            Ridge(penalty, "ridge, scikit-learn"),
+            lambda prompts: sklearn_ridge(prompts, penalty),
+            linear,
+            once,
+            few,
+        ),
         (Averaging(), averaging, linear, several, None),
         (NearestNeighbours(), nearest_neighbours, linear, several, None),
         (DecisionTree(), decision_tree, tree, once, few),
@@ -233,17 +255,16 @@ def report_engine(arguments: argparse.Namespace) -> None:
     )
     head = ("one pass", "cpu", "by position", "cpu", "ratio", "cpu ratio")
     print(f"{'baseline':<22}" + "".join(f"{name:>12}" for name in head))
+    total = [0.0] * 4
     for predictor, peer, prompts, repetitions, peer_prompts in rows:
         ours, theirs = compare(
             predictor, peer, prompts, repetitions=repetitions, peer_prompts=peer_prompts
         )
         numbers = (ours.wall, ours.cpu, theirs.wall, theirs.cpu)
-        ratios = (theirs.wall / ours.wall, theirs.cpu / ours.cpu)
-        print(
-            f"{predictor.name:<22}"
-            + "".join(f"{seconds:>12.4f}" for seconds in numbers)
-            + "".join(f"{ratio:>12.1f}" for ratio in ratios)
-        )
+        if "scikit" not in predictor.name:
+            total = [t + n for t, n in zip(total, numbers, strict=True)]
+        print(row(predictor.name, numbers), flush=True)
+    print(row("all six", total))
 
     from models import zoo
 
