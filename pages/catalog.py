@@ -72,6 +72,15 @@ PAGES: tuple[Entry, ...] = (
         "training do too.",
     ),
     Entry(
+        name="hidden_concept",
+        title="Hidden concept",
+        group="Mechanism",
+        icon=":material/bubble_chart:",
+        blurb="Watch the belief over the concept behind a prompt narrow, and ask if attention averages it.",
+        claim="Softmax attention tends to Bayesian model averaging over the hidden concept, up to a "
+        "constant.",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",
