@@ -81,6 +81,14 @@ PAGES: tuple[Entry, ...] = (
         "constant.",
     ),
     Entry(
+        name="generalization",
+        title="Generalisation",
+        group="Mechanism",
+        icon=":material/trending_down:",
+        blurb="Set the generalisation bound beside what it bounds, and see where it says nothing.",
+        claim="The generalisation gap of in-context learning falls as one over the number of examples.",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",

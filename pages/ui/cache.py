@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from core.concept_study import ConceptSettings, HarmByKind, HiddenConcept
     from core.curves import Curve
+    from core.generalization import Generalization, ScalingStudy
     from core.landscape import Landscape
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
@@ -491,3 +492,52 @@ def concept_harm(**settings: Any) -> HarmByKind:
     from core.concept_study import ConceptSettings, harm_by_kind
 
     return harm_by_kind(ConceptSettings(**settings))
+
+
+# ---- generalisation ------------------------------------------------------------------------------
+
+
+def one_layer_names() -> tuple[str, ...]:
+    """The one-layer attention checkpoints of the zoo: those the theorem speaks of."""
+    return tuple(n for n in zoo_names() if not hasattr(checkpoint(n).config, "n_layer"))
+
+
+def generalization(who: str | None, **settings: Any) -> Generalization:
+    """`core.generalization.generalization`; with a checkpoint, of its head on its training law."""
+    return _generalization(who and _key(who), who and regressor(who), **settings)
+
+
+@shared(48)
+def _generalization(
+    key: str | None, _predictor: TransformerPredictor | None, **settings: Any
+) -> Generalization:
+    from core.generalization import GeneralizationSettings, generalization
+
+    return generalization(GeneralizationSettings(**settings), *_head(_predictor))
+
+
+def input_scaling(who: str | None, scales: tuple[float, ...], **settings: Any) -> ScalingStudy:
+    """`core.generalization.scaling_study`, as above."""
+    return _input_scaling(who and _key(who), scales, who and regressor(who), **settings)
+
+
+@shared(48)
+def _input_scaling(
+    key: str | None,
+    scales: tuple[float, ...],
+    _predictor: TransformerPredictor | None,
+    **settings: Any,
+) -> ScalingStudy:
+    from core.generalization import GeneralizationSettings, scaling_study
+
+    head, law = _head(_predictor)
+    return scaling_study(GeneralizationSettings(**settings), head, law, scales)
+
+
+def _head(predictor: TransformerPredictor | None) -> tuple[Any, PromptLaw | None]:
+    if predictor is None:
+        return None, None
+    from models.law import training_prompt_law
+
+    model: Any = predictor.model
+    return model.head, training_prompt_law(model.config)

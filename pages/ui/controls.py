@@ -626,11 +626,89 @@ HIDDEN_CONCEPT: tuple[Control, ...] = (
     seed("hidden_concept", section="Reading"),
 )  # fmt: skip
 
+# ---- generalisation ------------------------------------------------------------------------------
+
+_DRAWN_KEYS = ("source", ("unit keys", "raw keys", "normalised keys"))
+
+
+def _one_layer() -> tuple[str, ...]:
+    from pages.ui import cache
+
+    return cache.one_layer_names()
+
+
+GENERALIZATION: tuple[Control, ...] = (
+    Choice(
+        page="generalization", key="view", label="Picture", tabs=True, default="bound and measured",
+        options=("bound and measured", "input scale"),
+    ),
+    Choice(
+        page="generalization", key="source", label="Attention head", section="Head",
+        default="unit keys", options=("unit keys", "raw keys", "normalised keys"), more=_one_layer,
+        help="Keys uniform on the sphere; regression inputs N(−2, I) as they are, or divided by their "
+        "norm; or a trained one-layer checkpoint on its regression prompts.",
+    ),
+    Number(
+        page="generalization", key="kappa", label="κ sharpness", section="Head", default=1.0,
+        low=0.01, high=100.0, step=0.05, log=True, when=_DRAWN_KEYS,
+        help="A score is κ q·k. A checkpoint has its own.",
+    ),
+    Number(
+        page="generalization", key="dimension", label="d dimension of the keys", section="Head",
+        default=8, low=2, high=64, step=1, when=_DRAWN_KEYS,
+    ),
+    Number(
+        page="generalization", key="noise", label="Chance in the values", section="Head",
+        default=0.2, low=0.0, high=1.0, step=0.05, when=_DRAWN_KEYS,
+        help="Share of a value that the key does not tell.",
+    ),
+    Number(
+        page="generalization", key="scale", label="Scale of the inputs", section="Head", default=1.0,
+        low=0.05, high=20.0, step=0.05, log=True, when=("view", ("bound and measured",)),
+        help="Every input is multiplied by it, before a checkpoint normalises its keys.",
+    ),
+    Choice(
+        page="generalization", key="constants", label="Γ, C₀ and M", section="Constants",
+        default="estimated", options=("estimated", "set by hand"),
+        when=("view", ("bound and measured",)),
+        help="Estimated: the largest score, value and slope of the loss in the draws.",
+    ),
+    Number(
+        page="generalization", key="gamma", label="Γ bound on scores", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="Prompts with a larger score are left out, as the theorem does not speak of them.",
+    ),
+    Number(
+        page="generalization", key="c0", label="C₀ bound on values", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="Also on the difference of two values of a prompt.",
+    ),
+    Number(
+        page="generalization", key="lipschitz", label="M slope of the loss", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="1 for the absolute loss. Too small a value is not noticed by the draws of scores.",
+    ),
+    Choice(
+        page="generalization", key="loss", label="Loss", section="Measured", default="absolute",
+        options=("absolute", "squared"),
+    ),
+    Number(
+        page="generalization", key="longest", label="Longest prompt", section="Measured",
+        default=128, low=8, high=256, step=8, help="Ten lengths from 2 to it are measured.",
+    ),
+    Number(
+        page="generalization", key="prompts", label="Prompts", section="Measured", default=48, low=8,
+        high=256, step=8, help="More prompts, narrower band, longer waits.",
+    ),
+    seed("generalization", section="Measured"),
+)  # fmt: skip
+
 TABLE: tuple[Control, ...] = (
     *LANDSCAPE,
     *RETRIEVAL,
     *REGRESSION,
     *HIDDEN_CONCEPT,
+    *GENERALIZATION,
     *CHECKPOINTS,
 )
 

@@ -365,13 +365,9 @@ def test_every_control_shown_is_answered(visit, pictures, stand_ins, view):
             continue
         before, value = state(), app.number_input(key=name).value
         lower = {
-            "examples": 6,
-            "dimension": 2,
-            "prompts": 16,
-            "seed": 3,
-            "irrelevant": 0.5,
-            "opposition": 0.5,
-        }
+            "examples": 6, "dimension": 2, "prompts": 16, "seed": 3, "irrelevant": 0.5,
+            "opposition": 0.5, "ridge": 1.0,
+        }  # fmt: skip
         app.number_input(key=name).set_value(lower.get(row.key, row.low)).run()
         assert not app.exception
         assert state() != before, name

@@ -28,6 +28,11 @@ from pages.ui.charts.base import (
     template,
     token,
 )
+from pages.ui.charts.generalization import (
+    generalization_curves,
+    generalization_risks,
+    generalization_scaling,
+)
 from pages.ui.charts.hidden_concept import (
     KIND_LOOKS,
     concept_belief,
@@ -93,6 +98,9 @@ __all__ = [
     "concept_spectrum",
     "figure",
     "finite",
+    "generalization_curves",
+    "generalization_risks",
+    "generalization_scaling",
     "gradient",
     "greyed",
     "heatmap",
