@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ SCENARIOS = (
         label="Raw keys: vacuous",
         values={"source": "raw keys", "dimension": 20, "longest": 256},
         claim="Keys N(−2, I) in 20 dimensions have Γ of about 180, and e^(2Γ) puts the bound at more "
-        "than 10^150: it says nothing, though the measured gap is below 0.1.",
+        "than 10¹⁵⁰: it says nothing, though the measured gap is below 0.1.",
     ),
     controls.Scenario(
         name="normalised",
@@ -77,7 +78,7 @@ SCENARIOS = (
         label="A trained head",
         values={"source": "attention-1"},
         claim="attention-1 normalises its keys, but training has sharpened it to Γ = 7.87: the bound "
-        "needs 10^8 examples. Its gap falls more slowly than 1/t at these lengths.",
+        "needs 10⁸ examples. Its gap falls more slowly than 1/t at these lengths.",
     ),
     controls.Scenario(
         name="hand",
@@ -159,13 +160,18 @@ def sig(value: float) -> str:
     return f"{value:.3g}"
 
 
+def ten(log10: float) -> str:
+    """10⁸ for 8."""
+    return "10" + f"{log10:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
 def power(log10: float) -> str:
     """10 to this power, in digits where they can be read."""
-    return f"{10**log10:.4g}" if log10 < 4 else f"10^{log10:.0f}"
+    return f"{10**log10:.4g}" if log10 < 4 else ten(log10)
 
 
 def examples(log10: float) -> str:
-    return f"{math.ceil(10**log10):,}" if log10 < 6 else f"10^{log10:.0f}"
+    return f"{math.ceil(10**log10):,}" if log10 < 5 else ten(log10)
 
 
 def look_bound(s: Settings, r: Generalization) -> str:
@@ -186,7 +192,7 @@ def look_bound(s: Settings, r: Generalization) -> str:
         else f"None of {r.swaps:,} swaps exceeds the bound"
     )
     return (
-        f"At t = {t} and Γ = **{c.gamma:.3f}** the gap is **{sig(r.gap[-1])}** (90 % interval "
+        f"At t = {t} and Γ = **{c.gamma:.4g}** the gap is **{sig(r.gap[-1])}** (90 % interval "
         f"{sig(r.gap_low[-1])} to {sig(r.gap_high[-1])}) and the largest swap "
         f"**{sig(r.swap_max[-1])}**. "
         f"The bound allows {allowed if silent else f'**{allowed}**'}, {verdict}. {exceed}. The gap "
@@ -198,7 +204,9 @@ def look_bound(s: Settings, r: Generalization) -> str:
 
 def why(s: Settings, r: Generalization) -> str:
     """Plain words on where the bound is vacuous, which prompts were measured, and what is shaded."""
-    c, reason = r.constants, r.reason.replace("Gamma", "Γ").replace("C0", "C₀")
+    c = r.constants
+    reason = r.reason.replace("2 Gamma", "2Γ").replace("Gamma", "Γ").replace("C0", "C₀")
+    reason = re.sub(r"10\^(\d+)", lambda found: ten(float(found[1])), reason)
     if s.source not in DRAWN and cache.checkpoint(s.source).config.normalised:
         reason = reason.split(" Scores are products")[0]
         reason += " Its keys have norm 1 already: Γ is the sharpness that training chose."
@@ -238,16 +246,13 @@ def facts_constants(r: Generalization) -> list[tuple[str, ...]]:
 
 
 def look_scaling(s: Settings, studies: Mapping[str, ScalingStudy]) -> str:
-    def needs(log10: float) -> str:
-        return f"{10**log10:,.0f}" if log10 < 5 else f"10^{log10:.0f}"
-
     parts = []
     for name, study in studies.items():
         grown = study.gamma[-1] / study.gamma[0]
         parts.append(
-            f"Γ of {name} goes from **{study.gamma[0]:.3f}** at scale {SCALES[0]:g} to "
-            f"**{study.gamma[-1]:.3f}** at {SCALES[-1]:g}, a factor of **{grown:.3f}**; the bound "
-            f"needs {needs(study.log10_needed[0])} and {needs(study.log10_needed[-1])} examples to "
+            f"Γ of {name} goes from **{study.gamma[0]:.4g}** at scale {SCALES[0]:g} to "
+            f"**{study.gamma[-1]:.4g}** at {SCALES[-1]:g}, a factor of **{grown:.4g}**; the bound "
+            f"needs {examples(study.log10_needed[0])} and {examples(study.log10_needed[-1])} examples to "
             f"say anything"
         )
     tail = (
@@ -260,7 +265,7 @@ def look_scaling(s: Settings, studies: Mapping[str, ScalingStudy]) -> str:
 
 EQUATION = {
     BOUND: r"\mathbb{E}\left[R(P_t) - R_{\mathrm{emp}}(P_t)\right] \;\le\; "
-    r"\frac{M\,C_0\,(4\Gamma+1)\,e^{2\Gamma}}{t}",
+    r"M\,C_0\,(4\Gamma+1)\,e^{2\Gamma}\,/\,t",
     SCALING: r"\Gamma = \max_{q,\,i}\; |q\cdot k_i|,\qquad t_{\mathrm{needed}} = "
     r"\tfrac12\,(4\Gamma+1)\,e^{2\Gamma}",
 }
@@ -335,11 +340,11 @@ def draw_scaling(page: frame.Page[Settings], studies: dict[str, ScalingStudy]) -
     ]  # fmt: skip
     columns = ("Γ", "bound", "largest swap", "gap", "error R")
     page.facts(columns, rows, f"At t = {page.settings.longest}")
+    said = "Where gap / R is near 1, a head is right at its own pairs because it looks them up."
     if page.settings.source not in DRAWN:
-        with page.stage:
-            st.caption(
-                "The checkpoints were trained at scale 1; other scales are outside their law."
-            )
+        said += " The checkpoints were trained at scale 1; other scales are outside their law."
+    with page.stage:
+        st.caption(said)
 
 
 def snippet(s: Settings, r: Generalization | dict[str, ScalingStudy]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from pages.ui import cache, charts, controls, frame
+from pages.ui import cache, charts, controls, frame, uploads
 from pages.ui.chart_view import Frames
 from pages.ui.progress import Progress
 
@@ -319,6 +319,13 @@ def titles(r: Result) -> dict[str, str]:
     return named | ({r.gpt2: f"GPT-2 {r.gpt2}"} if r.gpt2 else {})
 
 
+def size(error: float) -> str:
+    """An error in digits that say something."""
+    if error < 1e-12:  # rounding of float64
+        return "0"
+    return f"{error:.4f}" if error >= 1e-3 else f"{error:.2g}"
+
+
 def look_posterior(s: Settings, r: HiddenConcept) -> str:
     p = r.posterior
     start = (
@@ -346,13 +353,13 @@ def look_predictors(s: Settings, r: Result) -> str:
         else ""
     )
     text = (
-        f"After {s.examples} examples the error is **{bma.error[-1]:.4f}** for BMA, "
-        f"**{raw.error[-1]:.4f}** for raw softmax{limit}, **{scaled.error[-1]:.4f}** times "
+        f"After {s.examples} examples the error is **{size(bma.error[-1])}** for BMA, "
+        f"**{size(raw.error[-1])}** for raw softmax{limit}, **{size(scaled.error[-1])}** times "
         f"C = **{study.scale_factor:.3f}**"
     )
     if r.gpt2:
         said = study.curve(r.gpt2).error[-1]
-        value = f"**{said:.4f}**" if math.isfinite(said) else "silent past its last position"
+        value = f"**{size(said)}**" if math.isfinite(said) else "silent past its last position"
         text += f", GPT-2: {value}"
     return f"{text}. {verdict(s, study)}"
 
@@ -408,8 +415,8 @@ def facts_predictors(r: Result) -> list[tuple[str, ...]]:
         if not math.isfinite(c.error[-1]):
             rows.append((title, "past its last position", "–", "–"))
         else:
-            interval = f"{c.gap_low[-1]:.4f} to {c.gap_high[-1]:.4f}"
-            rows.append((title, f"{c.error[-1]:.4f}", f"{c.gap[-1]:.4f}", interval))
+            interval = f"{size(c.gap_low[-1])} to {size(c.gap_high[-1])}"
+            rows.append((title, size(c.error[-1]), size(c.gap[-1]), interval))
     return rows
 
 
@@ -458,7 +465,7 @@ EQUATION = {
     POSTERIOR: r"v_i = z\,k_i + \varepsilon_i,\qquad z\mid k_{1..t}, v_{1..t} \sim "
     r"N\!\left(V^\top (KK^\top+\rho I)^{-1} K,\;(I + K^\top K/\sigma^2)^{-1}\right)",
     PREDICTORS: r"V^\top (G+\rho I)^{-1} g(q)\;\overset{t\to\infty}{\longleftrightarrow}\;"
-    r"C\; V^\top \mathrm{softmax}(\kappa K q),\qquad C = \frac{I_{d/2-1}(\kappa)}{I_{d/2}(\kappa)}",
+    r"C\; V^\top \mathrm{softmax}(\kappa K q),\qquad C = I_{d/2-1}(\kappa)\,/\,I_{d/2}(\kappa)",
     INFLUENCE: r"\hat z - \hat z_{\setminus j},\qquad \hat z\,q - \hat z_{\setminus j}\,q,\qquad "
     r"\hat z = V^\top (G+\rho I)^{-1} \Phi",
     RESHAPED: r"(W_1\tilde K,\,W_2\tilde V)\;\text{in place of}\;(K, V),\qquad W_1 = K\tilde K^{+},"
@@ -512,6 +519,8 @@ def snippet(s: Settings, r: Result) -> str:
     gpt2 = "" if r.gpt2 is None else f', {{"GPT-2": zoo.predictor({r.gpt2!r})}}'
     if r.gpt2 and r.study.settings.examples > cache.checkpoint(r.gpt2).config.max_examples:
         gpt2 = ""  # longer than its positions: the page shows what fits
+    if r.gpt2 == uploads.NAME:
+        gpt2 = ""  # its files are with whoever uploaded it
     tail = {
         POSTERIOR: """p = r.posterior
 print(f"distance from the truth {p.to_truth[2, -1]:.6f} |z|, its limit {p.limit_to_truth:.6f}")
@@ -519,7 +528,7 @@ print(f"truth inside the 95 % region in {100 * p.covered[-1]:.4f} % of the promp
 print(f"learnt {p.information[-1]:.6f} nats")
 """,
         PREDICTORS: """for c in r.curves:
-    print(f"{c.name}: error {c.error[-1]:.6f}, gap to BMA {c.gap[-1]:.6f}")
+    print(f"{c.name}: error {c.error[-1]:.8f}, gap to BMA {c.gap[-1]:.6f}")
 print(f"C {r.scale_factor:.6f}, limit of raw softmax {r.softmax_limit_error:.6f}")
 print(f"slope of the gap {r.gap_slope:.6f}")
 """,

@@ -621,7 +621,7 @@ HIDDEN_CONCEPT: tuple[Control, ...] = (
     ),
     Number(
         page="hidden_concept", key="prompts", label="Prompts", section="Reading", default=64, low=8,
-        high=256, step=8, when=_MEASURED, help="Curves and bands are over these; prompt 1 is drawn.",
+        high=192, step=8, when=_MEASURED, help="Curves and bands are over these; prompt 1 is drawn.",
     ),
     seed("hidden_concept", section="Reading"),
 )  # fmt: skip
@@ -698,7 +698,7 @@ GENERALIZATION: tuple[Control, ...] = (
     ),
     Number(
         page="generalization", key="prompts", label="Prompts", section="Measured", default=48, low=8,
-        high=256, step=8, help="More prompts, narrower band, longer waits.",
+        high=128, step=8, help="More prompts, narrower band, longer waits.",
     ),
     seed("generalization", section="Measured"),
 )  # fmt: skip

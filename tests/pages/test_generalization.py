@@ -120,7 +120,7 @@ def test_above_the_trivial_bound_it_is_grey_and_a_far_bound_is_named(visit, pict
     _, _, values, _ = (t.numpy() for t in draw_prompts(s, None, None))
     assert grey["y0"] == pytest.approx(2 * max(np.abs(values).max(), np.ptp(values, axis=1).max()))
     assert np.log10(grey["y1"]) == pytest.approx(layout["yaxis"]["range"][1])
-    assert "far above this picture, at 10^1" in layout["annotations"][0]["text"]
+    assert "far above this picture, at 10<sup>1" in layout["annotations"][0]["text"]
     assert np.isfinite(layout["yaxis"]["range"]).all()
 
 

@@ -57,7 +57,7 @@ def generalization_curves(r: Generalization, shaded_from: float | None = None) -
     words = f"vacuous: above 2MC₀ = {trivial:.3g} a bound says nothing"
     lowest = float(r.log10_bound.min())
     if lowest > top:
-        words += f"<br>the bound lies far above this picture, at 10^{lowest:.0f} and more"
+        words += f"<br>the bound lies far above this picture, at 10<sup>{lowest:.0f}</sup> and more"
     notes = [_note(words, 0.008, 0.99, "left")]
     if shaded_from is not None and shaded_from < t[-1]:
         start = max(float(shaded_from), float(t[0]))
