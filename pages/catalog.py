@@ -72,6 +72,23 @@ PAGES: tuple[Entry, ...] = (
         "training do too.",
     ),
     Entry(
+        name="hidden_concept",
+        title="Hidden concept",
+        group="Mechanism",
+        icon=":material/bubble_chart:",
+        blurb="Watch the belief over the concept behind a prompt narrow, and ask if attention averages it.",
+        claim="Softmax attention tends to Bayesian model averaging over the hidden concept, up to a "
+        "constant.",
+    ),
+    Entry(
+        name="generalization",
+        title="Generalisation",
+        group="Mechanism",
+        icon=":material/trending_down:",
+        blurb="Set the generalisation bound beside what it bounds, and see where it says nothing.",
+        claim="The generalisation gap of in-context learning falls as one over the number of examples.",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",

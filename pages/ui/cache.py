@@ -23,7 +23,11 @@ import streamlit as st
 from pages.ui import uploads
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.concept_study import ConceptSettings, HarmByKind, HiddenConcept
     from core.curves import Curve
+    from core.generalization import Generalization, ScalingStudy
     from core.landscape import Landscape
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
@@ -396,3 +400,144 @@ def reshaping_study(**settings: Any) -> ReshapingStudy:
     from core.separation import StudySettings
 
     return reshaping_study(StudySettings(**settings))
+
+
+# ---- hidden concept ------------------------------------------------------------------------------
+
+_DRAWN = (
+    "dimension", "examples", "prompts", "keys", "correlation", "scale", "noise", "irrelevant",
+    "contradicting", "opposition", "seed",
+)  # fmt: skip
+"""The settings that the prompts depend on; GPT-2 is not asked again when another one moves."""
+
+
+def gpt2_of(dimension: int) -> str | None:
+    """The GPT-2 that reads inputs of so many dimensions: this session's upload, else of the zoo."""
+    fits = [
+        name
+        for name in uploads.names() + zoo_names()
+        if hasattr(config := checkpoint(name).config, "n_layer") and config.n_dims == dimension
+    ]
+    return min(fits, key=lambda name: (name != uploads.NAME, len(name), name), default=None)
+
+
+def hidden_concept(
+    gpt2: str | None, tick: Callable[[int], None] | None = None, **settings: Any
+) -> HiddenConcept:
+    """`core.concept_study.hidden_concept`, with a GPT-2 on the same prompts if one is named.
+
+    Past its last position GPT-2's answers are NaN.
+    """
+    from core.concept_study import ConceptSettings
+
+    given = ConceptSettings(**settings)
+    answered = None if gpt2 is None else _concept_answers(gpt2, given, tick)
+    return _hidden_concept(given, gpt2 and _key(gpt2), gpt2, answered)
+
+
+@shared(24)
+def _hidden_concept(
+    settings: ConceptSettings, key: str | None, name: str | None, _answers: np.ndarray | None
+) -> HiddenConcept:
+    from core.concept_study import hidden_concept
+
+    if name is None or _answers is None:
+        return hidden_concept(settings)
+    return hidden_concept(settings, {name: _Said(name, _answers)})
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A predictor that has answered these prompts before."""
+
+    name: str
+    answers: np.ndarray
+
+    def __call__(self, prompts: Prompts) -> Tensor:
+        import torch
+
+        return torch.from_numpy(self.answers)
+
+
+def _concept_answers(
+    who: str, settings: ConceptSettings, tick: Callable[[int], None] | None
+) -> np.ndarray:
+    from core.concept_study import ConceptSettings
+
+    drawn = ConceptSettings(**{name: getattr(settings, name) for name in _DRAWN})
+    parts = []
+    for start in range(0, drawn.prompts, PIECE):
+        parts.append(_concept_piece(_key(who), drawn, start, regressor(who)))
+        if tick is not None:
+            tick(len(parts[-1]))
+    return np.concatenate(parts)
+
+
+@shared(32)
+def _concept_piece(
+    key: str, drawn: ConceptSettings, start: int, _predictor: TransformerPredictor
+) -> np.ndarray:
+    from core.concept_study import draw_concepts
+
+    asked = draw_concepts(drawn).as_prompts().take(slice(start, start + PIECE))
+    out = np.full(asked.ys.shape, np.nan)
+    reach = min(asked.n_points, _predictor.model.config.max_examples + 1)
+    out[:, :reach] = _predictor(asked.first(reach)).numpy()
+    return out
+
+
+@shared(24)
+def concept_harm(**settings: Any) -> HarmByKind:
+    """`core.concept_study.harm_by_kind`."""
+    from core.concept_study import ConceptSettings, harm_by_kind
+
+    return harm_by_kind(ConceptSettings(**settings))
+
+
+# ---- generalisation ------------------------------------------------------------------------------
+
+
+def one_layer_names() -> tuple[str, ...]:
+    """The one-layer attention checkpoints of the zoo: those the theorem speaks of."""
+    return tuple(n for n in zoo_names() if not hasattr(checkpoint(n).config, "n_layer"))
+
+
+def generalization(who: str | None, **settings: Any) -> Generalization:
+    """`core.generalization.generalization`; with a checkpoint, of its head on its training law."""
+    return _generalization(who and _key(who), who and regressor(who), **settings)
+
+
+@shared(48)
+def _generalization(
+    key: str | None, _predictor: TransformerPredictor | None, **settings: Any
+) -> Generalization:
+    from core.generalization import GeneralizationSettings, generalization
+
+    return generalization(GeneralizationSettings(**settings), *_head(_predictor))
+
+
+def input_scaling(who: str | None, scales: tuple[float, ...], **settings: Any) -> ScalingStudy:
+    """`core.generalization.scaling_study`, as above."""
+    return _input_scaling(who and _key(who), scales, who and regressor(who), **settings)
+
+
+@shared(48)
+def _input_scaling(
+    key: str | None,
+    scales: tuple[float, ...],
+    _predictor: TransformerPredictor | None,
+    **settings: Any,
+) -> ScalingStudy:
+    from core.generalization import GeneralizationSettings, scaling_study
+
+    head, law = _head(_predictor)
+    return scaling_study(GeneralizationSettings(**settings), head, law, scales)
+
+
+def _head(predictor: TransformerPredictor | None) -> tuple[Any, PromptLaw | None]:
+    if predictor is None:
+        return None, None
+    from models.law import training_prompt_law
+
+    model: Any = predictor.model
+    return model.head, training_prompt_law(model.config)

@@ -517,7 +517,200 @@ RETRIEVAL: tuple[Control, ...] = (
     seed("retrieval", section="Sample"),
 )  # fmt: skip
 
-TABLE: tuple[Control, ...] = (*LANDSCAPE, *RETRIEVAL, *REGRESSION, *CHECKPOINTS)
+# ---- hidden concept ------------------------------------------------------------------------------
+
+_CORRELATED = ("keys", ("each near the one before", "all near one direction"))
+_ANSWERED = ("view", ("predictors", "influence", "reshaped memories"))
+_MEASURED = ("view", ("posterior", "predictors", "influence"))
+
+HIDDEN_CONCEPT: tuple[Control, ...] = (
+    Choice(
+        page="hidden_concept", key="view", label="Picture", tabs=True, default="posterior",
+        options=("posterior", "predictors", "influence", "reshaped memories"),
+    ),
+    Number(
+        page="hidden_concept", key="examples", label="t examples", section="Examples", default=30,
+        low=1, high=128, step=1, help="In-context pairs of a key and its value.",
+    ),
+    Number(
+        page="hidden_concept", key="dimension", label="d dimension of the keys", section="Examples",
+        default=2, low=2, high=64, step=1,
+        help="In 2 dimensions the belief is drawn as an ellipse, else as its spectrum. GPT-2 answers "
+        "where a checkpoint reads keys of this dimension.",
+    ),
+    Number(
+        page="hidden_concept", key="noise", label="σ noise of the values", section="Examples",
+        default=0.5, low=0.0, high=3.0, step=0.05,
+        help="A value is z·k plus Gaussian noise of this size. Rows of z are drawn from N(0, I).",
+    ),
+    Choice(
+        page="hidden_concept", key="keys", label="Law of the keys", section="Examples",
+        default="uniform on the sphere",
+        options=("uniform on the sphere", "Gaussian", "each near the one before",
+                 "all near one direction", "regression inputs"),
+        help="The third and the fourth break the assumption that examples are independent. Regression "
+        "inputs are N(−2, I), the law GPT-2 was trained on.",
+    ),
+    Number(
+        page="hidden_concept", key="correlation", label="Correlation of the keys",
+        section="Examples", default=0.8, low=0.0, high=0.99, step=0.01, when=_CORRELATED,
+        help="Mean cosine of two neighbours, or of any two keys of a prompt.",
+    ),
+    Number(
+        page="hidden_concept", key="scale", label="Scale of the keys", section="Examples",
+        default=1.0, low=0.1, high=10.0, step=0.05, log=True, help="Every key is multiplied by it.",
+    ),
+    Number(
+        page="hidden_concept", key="irrelevant", label="Irrelevant examples",
+        section="A biased context", default=0.0, low=0.0, high=1.0, step=0.05,
+        help="Share of the examples whose value is chance.",
+    ),
+    Number(
+        page="hidden_concept", key="contradicting", label="Contradicting examples",
+        section="A biased context", default=0.0, low=0.0, high=1.0, step=0.05,
+        help="Share of the examples that follow another concept z′.",
+    ),
+    Number(
+        page="hidden_concept", key="opposition", label="Cosine of z′ with z",
+        section="A biased context", default=-1.0, low=-1.0, high=1.0, step=0.05,
+        help="−1: the other concept is the opposite one. Of no effect without contradicting examples.",
+    ),
+    Number(
+        page="hidden_concept", key="kappa", label="κ sharpness of softmax", section="Who answers",
+        default=2.0, low=0.05, high=100.0, step=0.05, log=True, when=_ANSWERED,
+        help="Softmax attention weighs example i by exp(κ q·kᵢ). Also of the exponential kernel.",
+    ),
+    Choice(
+        page="hidden_concept", key="kernel", label="Kernel of BMA", section="Who answers",
+        default="linear", options=("linear", "RBF", "exponential"), when=_ANSWERED,
+        help="What BMA believes that values depend on. The examples are linear.",
+    ),
+    Number(
+        page="hidden_concept", key="length", label="ℓ length of the RBF kernel",
+        section="Who answers", default=1.0, low=0.05, high=20.0, step=0.05, log=True,
+        when=("kernel", ("RBF",)),
+    ),
+    Choice(
+        page="hidden_concept", key="assumed", label="ρ that BMA assumes", section="Who answers",
+        default="the true σ²", options=("the true σ²", "set by hand"),
+        help="ρ is the noise variance over the prior variance.",
+    ),
+    Number(
+        page="hidden_concept", key="rho", label="ρ", section="Who answers", default=0.1, low=1e-6,
+        high=100.0, step=0.1, log=True, when=("assumed", ("set by hand",)),
+    ),
+    Toggle(
+        page="hidden_concept", key="gpt2", label="Ask GPT-2", section="Who answers", default=True,
+        when=("view", ("predictors",)), help="A checkpoint that reads keys of d dimensions.",
+    ),
+    Number(
+        page="hidden_concept", key="n", label="n examples, read here", section="Reading",
+        default=12, low=1, high=128, step=1, when=("view", ("influence",)),
+        help="The examples whose influence is drawn; all there are, if fewer.",
+    ),
+    Number(
+        page="hidden_concept", key="ridge", label="Ridge of W₁ and W₂", section="Reading",
+        default=0.0, low=0.0, high=10.0, step=0.01, when=("view", ("reshaped memories",)),
+        help="Shrinks the maps: K K~ᵀ (K~ K~ᵀ + ridge · I)⁻¹.",
+    ),
+    Number(
+        page="hidden_concept", key="tolerance", label="Rank tolerance", section="Reading",
+        default=1e-12, low=1e-15, high=0.1, step=0.5, log=True, when=("view", ("reshaped memories",)),
+        help="Directions of the ghosts whose singular value is below this share of the largest "
+        "count as absent.",
+    ),
+    Number(
+        page="hidden_concept", key="prompts", label="Prompts", section="Reading", default=64, low=8,
+        high=192, step=8, when=_MEASURED, help="Curves and bands are over these; prompt 1 is drawn.",
+    ),
+    seed("hidden_concept", section="Reading"),
+)  # fmt: skip
+
+# ---- generalisation ------------------------------------------------------------------------------
+
+_DRAWN_KEYS = ("source", ("unit keys", "raw keys", "normalised keys"))
+
+
+def _one_layer() -> tuple[str, ...]:
+    from pages.ui import cache
+
+    return cache.one_layer_names()
+
+
+GENERALIZATION: tuple[Control, ...] = (
+    Choice(
+        page="generalization", key="view", label="Picture", tabs=True, default="bound and measured",
+        options=("bound and measured", "input scale"),
+    ),
+    Choice(
+        page="generalization", key="source", label="Attention head", section="Head",
+        default="unit keys", options=("unit keys", "raw keys", "normalised keys"), more=_one_layer,
+        help="Keys uniform on the sphere; regression inputs N(−2, I) as they are, or divided by their "
+        "norm; or a trained one-layer checkpoint on its regression prompts.",
+    ),
+    Number(
+        page="generalization", key="kappa", label="κ sharpness", section="Head", default=1.0,
+        low=0.01, high=100.0, step=0.05, log=True, when=_DRAWN_KEYS,
+        help="A score is κ q·k. A checkpoint has its own.",
+    ),
+    Number(
+        page="generalization", key="dimension", label="d dimension of the keys", section="Head",
+        default=8, low=2, high=64, step=1, when=_DRAWN_KEYS,
+    ),
+    Number(
+        page="generalization", key="noise", label="Chance in the values", section="Head",
+        default=0.2, low=0.0, high=1.0, step=0.05, when=_DRAWN_KEYS,
+        help="Share of a value that the key does not tell.",
+    ),
+    Number(
+        page="generalization", key="scale", label="Scale of the inputs", section="Head", default=1.0,
+        low=0.05, high=20.0, step=0.05, log=True, when=("view", ("bound and measured",)),
+        help="Every input is multiplied by it, before a checkpoint normalises its keys.",
+    ),
+    Choice(
+        page="generalization", key="constants", label="Γ, C₀ and M", section="Constants",
+        default="estimated", options=("estimated", "set by hand"),
+        when=("view", ("bound and measured",)),
+        help="Estimated: the largest score, value and slope of the loss in the draws.",
+    ),
+    Number(
+        page="generalization", key="gamma", label="Γ bound on scores", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="Prompts with a larger score are left out, as the theorem does not speak of them.",
+    ),
+    Number(
+        page="generalization", key="c0", label="C₀ bound on values", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="Also on the difference of two values of a prompt.",
+    ),
+    Number(
+        page="generalization", key="lipschitz", label="M slope of the loss", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="1 for the absolute loss. Too small a value is not noticed by the draws of scores.",
+    ),
+    Choice(
+        page="generalization", key="loss", label="Loss", section="Measured", default="absolute",
+        options=("absolute", "squared"),
+    ),
+    Number(
+        page="generalization", key="longest", label="Longest prompt", section="Measured",
+        default=128, low=8, high=256, step=8, help="Ten lengths from 2 to it are measured.",
+    ),
+    Number(
+        page="generalization", key="prompts", label="Prompts", section="Measured", default=48, low=8,
+        high=128, step=8, help="More prompts, narrower band, longer waits.",
+    ),
+    seed("generalization", section="Measured"),
+)  # fmt: skip
+
+TABLE: tuple[Control, ...] = (
+    *LANDSCAPE,
+    *RETRIEVAL,
+    *REGRESSION,
+    *HIDDEN_CONCEPT,
+    *GENERALIZATION,
+    *CHECKPOINTS,
+)
 
 
 def rows(page: str) -> tuple[Control, ...]:
