@@ -400,7 +400,7 @@ def off_plane(r: Landscape) -> str:
         f"Off the plane lie the query by {number(r.query_off_plane)} and the examples by "
         f"{number(float(r.example_off_plane.mean()))} on average; fainter marks lie farther off. "
         f"Were memory {r.target} alone moved onto the query, its margin would change by "
-        f"|x|² − x·ξ = {number(r.margin_gain_predicted)} *(ours)*."
+        f"|x|² − x·ξ = {number(r.margin_gain_predicted)} <em>(ours)</em>."
     )
 
 
@@ -443,14 +443,12 @@ def render() -> None:
     page.look_for(look(r))
     with page.stage:
         st.caption(notes(s, r))
-        left, right = st.columns([0.55, 0.45], gap="large")
-    page.facts(("before", "after"), sides(r), "The query and its memories", into=left)
-    page.facts(("keys W₁", "values W₂"), fit(r), "The map from ghosts to examples", into=right)
-    with right:
-        st.caption(off_plane(r))
-    with page.stage, st.expander("What reshaping means here"):
-        from core.landscape import SEMANTICS
+    page.facts_beside(
+        frame.Facts(("before", "after"), sides(r), "The query and its memories"),
+        frame.Facts(("keys W₁", "values W₂"), fit(r), "The map from ghosts to examples", off_plane(r)),
+    )
+    from core.landscape import SEMANTICS
 
-        st.markdown(SEMANTICS.replace("(ours)", "*(ours)*"))
+    page.fold("What reshaping means here", SEMANTICS.replace("(ours)", "*(ours)*"))
     page.refuted_by(REFUTED)
     page.finish(snippet(s))

@@ -112,6 +112,27 @@ def picture(page: str) -> str:
     return f"{page}~picture"
 
 
+def foot(page: str) -> str:
+    """Key of the fragment that draws what is folded away below the pictures."""
+    return f"{page}~foot"
+
+
+def fold(page: str, words: list[tuple[str, str]], *, whole: bool) -> bool:
+    """Note what the foot is to say; `whole`: in a run of all the page. Whether it says something else now and
+    is not drawn in this run."""
+    changed = words != folded(page)
+    st.session_state[f"{page}~folded"] = words
+    due = st.session_state.pop(f"{page}~foot-due", False)
+    if not changed or due or whole:
+        return False
+    st.session_state[f"{page}~foot-live"] = True  # it follows numbers: from now on, draw it with them
+    return True
+
+
+def folded(page: str) -> list[tuple[str, str]]:
+    return st.session_state.get(f"{page}~folded", [])
+
+
 def framed(page: str) -> bool:
     """Whether the page runs as fragments that a callback can rerun one by one."""
     return bool(st.session_state.get(f"{page}~framed"))
@@ -128,7 +149,9 @@ def rerun_all(page: str) -> None:
     """In a callback that moved controls from code: rerun all that depends on them."""
     if framed(page):
         st.session_state[f"{page}~due"] = True
-        st.rerun([picture(page), *(f"{page}~{part}" for part in ("panel", "scenes", "head"))])
+        st.session_state[f"{page}~foot-due"] = True
+        parts = ("panel", "scenes", "head", "foot")
+        st.rerun([picture(page), *(f"{page}~{part}" for part in parts)])
 
 
 def taken_up(page: str) -> None:
@@ -195,6 +218,11 @@ def _touched(row: Control) -> None:
     gates = any(other.when and other.when[0] == row.key for other in rows(page))
     if gates or (isinstance(row, Text) and row.upload):
         due.append("panel")
+    # The foot's words change with choices if at all.
+    foot_due = not isinstance(row, Number) or bool(st.session_state.get(f"{page}~foot-live"))
+    st.session_state[f"{page}~foot-due"] = foot_due
+    if foot_due:
+        due.append("foot")
     keys = [f"{page}~{part}" for part in due]
     if isinstance(row, Number) and row.slider and "panel" not in due:
         keys.append(f"{row.name}~row")
