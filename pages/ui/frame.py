@@ -46,7 +46,9 @@ def framed(render: Callable[[], None]) -> None:
     with places.stage:
         coming = st.empty()  # stands there always, so that what follows keeps its place
         if f"{name}~good" not in st.session_state:
-            coming.html(f'<p class="lab-coming">{words.entry.blurb} The picture is on its way …</p>')
+            coming.html(
+                f'<p class="lab-coming">{words.entry.blurb} The picture is on its way …</p>'
+            )
         _run.whole = True
         try:
             st.fragment(_picture, key=panel.picture(name))(render, places)
@@ -284,9 +286,7 @@ class Page(Generic[S]):
             st.session_state[f"{self.name}~good"] = self.values
         return result
 
-    def _warn(
-        self, message: str, back: Mapping[str, Any] | None, key: str = "lab-warning"
-    ) -> None:
+    def _warn(self, message: str, back: Mapping[str, Any] | None, key: str = "lab-warning") -> None:
         with self.stage, st.container(horizontal=True, vertical_alignment="center", key=key):
             st.warning(message, icon=":material/error:")
             if back is not None:
@@ -382,7 +382,9 @@ def _head(words: Words) -> None:
     if said := panel.notices(name):
         text = said[0]
         if len(said) > 1:
-            text = "\n".join([f"{len(said)} things in this link could not be used:\n", *(f"- {n}" for n in said)])
+            text = "\n".join(
+                [f"{len(said)} things in this link could not be used:\n", *(f"- {n}" for n in said)]
+            )
         st.warning(text, icon=":material/link_off:")
 
 

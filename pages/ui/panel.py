@@ -125,7 +125,9 @@ def fold(page: str, words: list[tuple[str, str]], *, whole: bool) -> bool:
     due = st.session_state.pop(f"{page}~foot-due", False)
     if not changed or due or whole:
         return False
-    st.session_state[f"{page}~foot-live"] = True  # it follows numbers: from now on, draw it with them
+    st.session_state[f"{page}~foot-live"] = (
+        True  # it follows numbers: from now on, draw it with them
+    )
     return True
 
 
@@ -260,12 +262,11 @@ def _number(row: Number, version: int) -> None:
 def _slider(row: Number, value: float) -> None:
     key = f"{row.name}~slider"
     if row.log:
-        stops = row.stops()
-        near = min(stops, key=lambda s: abs(s - value) / s)
-        if st.session_state.get(key) != near:
-            st.session_state[key] = near
+        stops = sorted({*row.stops(), value})  # the thumb says what the field says
+        if st.session_state.get(key) != value:
+            st.session_state[key] = value
         st.select_slider(
-            row.label, stops, format_func=lambda s: f"{s:g}", key=key, help=row.help or None,
+            row.label, stops, format_func=lambda s: f"{s:.6g}", key=key, help=row.help or None,
             on_change=_follow, args=(row, key),
         )  # fmt: skip
         return
@@ -341,9 +342,12 @@ def _upload(row: Text) -> None:
     held = _held(row)
     if held is None:
         return
-    st.caption(
-        f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
-    )
+    if row.refused(held[1]):
+        st.caption(f"**{held[0]}** was refused: the message above the picture says why.")
+    else:
+        st.caption(
+            f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
+        )
     if chosen is None:  # after a visit to another page its own cross is gone
         st.button("Use the field instead", key=f"{key}-drop", on_click=_dropped, args=(row,))
 
