@@ -109,8 +109,8 @@ SYMBOLS = {
     r"W_1": "the linear map that best sends ghosts to examples; ⁺ is the pseudo-inverse",
     r"W_2": "the same kind of map for the values, the vectors that attention averages",
     r"s": "strength of reshaping, from 0 to 1",
-    r"\Delta_\mu": "separation of memory μ: ξ_μ·ξ_μ minus its largest product with another memory",
-    r"S_\mu(x)": "margin of the query: x·ξ_μ minus its largest product with another memory",
+    r"\Delta_\mu": "separation of memory μ: $\\xi_\\mu\\cdot\\xi_\\mu$ minus its largest product with another memory",
+    r"S_\mu(x)": "margin of the query: $x\\cdot\\xi_\\mu$ minus its largest product with another memory",
 }
 
 REFUTED = r"""

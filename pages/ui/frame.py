@@ -375,10 +375,13 @@ def _head(words: Words) -> None:
         with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
             st.latex(formula, width="content")
             if words.symbols:
-                with st.popover("Symbols", type="tertiary"):
-                    st.markdown(
-                        "\n\n".join(f"${k}$ &nbsp; {text}" for k, text in words.symbols.items())
+                with st.popover("Symbols", type="tertiary", key="lab-symbols"):
+                    # A table, so that the words stand below one another. A bar would end its cell.
+                    lines = (
+                        f"| ${k}$ | {text.replace('|', '&#124;')} |"
+                        for k, text in words.symbols.items()
                     )
+                    st.markdown("\n".join(["| | |", "|:--|:--|", *lines]))
     if said := panel.notices(name):
         text = said[0]
         if len(said) > 1:
