@@ -385,9 +385,7 @@ def _head(words: Words) -> None:
     if said := panel.notices(name):
         text = said[0]
         if len(said) > 1:
-            text = "\n".join(
-                [f"{len(said)} things in this link could not be used:\n", *(f"- {n}" for n in said)]
-            )
+            text = "\n".join([f"{len(said)} notes on this link:\n", *(f"- {n}" for n in said)])
         st.warning(text, icon=":material/link_off:")
 
 

@@ -111,7 +111,7 @@ def test_a_bad_link_loads_with_defaults_and_says_so(visitor, demo_lab):
     )
     notices = page.get_by_role("alert")
     expect(notices).to_have_count(1)  # one banner with a list
-    expect(notices).to_contain_text("5 things in this link could not be used")
+    expect(notices).to_contain_text("5 notes on this link")
     for words in (
         "demo-noise=2000 is outside 0 to 10",
         "demo-beta=nan is not a finite number",
