@@ -392,7 +392,7 @@ def test_plotly_is_fetched_once_and_from_here(visitor, demo_lab):
 def test_picture_and_numbers_come_together(visitor, demo_lab):
     page = visitor.open("about:blank", wait=False)
     held = []
-    page.route("**/plotly.min.js", held.append)
+    page.route("**/plotly.min.js", lambda route: held.append(route))
     page.goto(f"{demo_lab}/demo")
     coming = chart(page, "plane").get_by_role("status")
     expect(coming).to_have_text("Drawing … Heatmap of the energy")
