@@ -314,8 +314,9 @@ def check_header(
     (n_header,) = struct.unpack("<Q", data[:8])
     if not 2 <= n_header <= MAX_HEADER_BYTES:
         raise CheckpointError(
-            f"{name} is no safetensors file: its header claims {n_header} bytes, at most "
-            f"{MAX_HEADER_BYTES} are allowed"
+            f"{name} is no safetensors file: its first 8 bytes should give the length of its header, "
+            f"2 bytes to {MAX_HEADER_BYTES / 2**20:.0f} MiB, and read as {_length(n_header)}. It is "
+            f"damaged or of another format; write it anew with safetensors.torch.save_file"
         )
     if 8 + n_header > len(data):
         raise CheckpointError(
@@ -354,6 +355,11 @@ def check_header(
             f"{name} {'is truncated' if short else 'has bytes that belong to no tensor'}: expected "
             f"{8 + n_header + end} bytes, got {len(data)}"
         )
+
+
+def _length(n_bytes: int) -> str:
+    """A length somebody may have made up: not in twenty digits."""
+    return f"{n_bytes} bytes" if n_bytes < 2**20 else f"{n_bytes / 2**20:.2g} MiB"
 
 
 def _check_metadata(name: str, metadata: object, config: Config) -> None:

@@ -51,6 +51,7 @@ def shared(entries: int = 64) -> Callable[[F], F]:
 @shared(24)
 def landscape(table: str | bytes | None, **settings: Any) -> Landscape:
     """`core.landscape.landscape` of these settings; `table` is a pasted or uploaded one, or None."""
+    torch_on_one_thread()
     from core.landscape import LandscapeSettings, landscape
     from core.tables import as_rows, parse_table
 
@@ -170,7 +171,7 @@ def torch_on_one_thread() -> None:
     """Import torch and give each operation one thread.
 
     Sessions share the cores by passes: threads of one operation that meet other load wait for each
-    other.
+    other. Seen: on two busy cores a study of 0.2 s took more than 100 s with two threads.
     """
     import torch
 
@@ -373,6 +374,7 @@ def sweep_table(table: str | bytes) -> SweepTable:
 def error_sweep(vary: str, values: tuple[float, ...], **settings: Any) -> ErrorStudy:
     """`core.separation.error_study`. Leave the setting that varies out: the study is then the
     same, and found again, wherever its control stands."""
+    torch_on_one_thread()
     from core.separation import StudySettings, error_study
 
     return error_study(StudySettings(**settings), vary, values)
@@ -388,6 +390,7 @@ def phase_map(
     **settings: Any,
 ) -> PhaseMap:
     """`core.separation.phase_map`; it does not depend on beta and noise of the settings."""
+    torch_on_one_thread()
     from core.separation import StudySettings, phase_map
 
     return phase_map(StudySettings(**settings), betas, noises, draws, max_steps, tol)
@@ -396,6 +399,7 @@ def phase_map(
 @shared(32)
 def reshaping_study(**settings: Any) -> ReshapingStudy:
     """`core.reshape.reshaping_study`."""
+    torch_on_one_thread()
     from core.reshape import reshaping_study
     from core.separation import StudySettings
 

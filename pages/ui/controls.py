@@ -19,6 +19,13 @@ in the row, `was={1: old}`. Links of version 1 then keep meaning what they meant
 ELSEWHERE = "(an uploaded file)"
 """What a link says in place of a file too large for it."""
 
+_R10 = (1, 1.25, 1.6, 2, 2.5, 3.15, 4, 5, 6.3, 8)
+_R20 = (*_R10, 1.12, 1.4, 1.8, 2.24, 2.8, 3.55, 4.5, 5.6, 7.1, 9)
+_R40 = (*_R20, 1.06, 1.18, 1.32, 1.5, 1.7, 1.9, 2.12, 2.36, 2.65, 3, 3.35, 3.75, 4.25, 4.75, 5.3, 6, 6.7, 7.5,
+        8.5, 9.5)  # fmt: skip
+PREFERRED = {3: (1, 2, 5), 10: _R10, 20: _R20, 40: _R40}
+"""Numbers from 1 to 10 that people like to read, by how many: 1-2-5, then the series of ISO 3."""
+
 RESERVED = frozenset({"v", "preset", "embed", "embed_options"})
 
 
@@ -90,12 +97,14 @@ class Number(Control):
         return int(value) if self.whole else value
 
     def stops(self) -> list[float]:
-        """Where a log slider can stand: round numbers in (nearly) equal factors from low to high."""
-        decades = math.log10(self.high / self.low)
-        count = max(2, round(decades / self.step) + 1)
-        raw = (self.low * (self.high / self.low) ** (i / (count - 1)) for i in range(count))
-        rounded = (round(v) if self.whole else float(f"{v:.3g}") for v in raw)
-        return sorted({self.low, *rounded, self.high} - {v for v in rounded if v > self.high})
+        """Where a log slider can stand: preferred numbers in (nearly) equal factors, the ends and the default.
+
+        1, 2, 5 and 10 times any power of ten are always among them."""
+        size = min((n for n in PREFERRED if n >= 1 / self.step), default=max(PREFERRED))
+        first, last = (math.floor(math.log10(v)) for v in (self.low, self.high))
+        raw = (float(f"{m}e{d}") for d in range(first, last + 1) for m in PREFERRED[size])
+        inside = {round(v) if self.whole else v for v in raw if self.low <= v <= self.high}
+        return sorted({self.low, *inside, self.default, self.high})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +160,17 @@ class Text(Control):
     lines: int = 4
     upload: tuple[str, ...] = ()
     """Endings of the files it takes."""
+    reader: Callable[[str | bytes], Any] | None = None
+    """Reads a value; what it cannot use it refuses with a ValueError."""
+
+    def refused(self, value: str | bytes) -> bool:
+        """Whether `reader` cannot use the value."""
+        try:
+            if self.reader is not None:
+                self.reader(value)
+        except ValueError:
+            return True
+        return False
 
     def parse(self, text: str) -> str:
         if len(text) > self.longest:
@@ -171,6 +191,18 @@ def seed(page: str, *, section: str = "", label: str = "Seed", **changes: Any) -
         page=page, key="seed", label=label, default=0, low=0, high=2**31 - 1, step=1,
         slider=False, section=section, help="The same seed draws the same numbers.", **changes,
     )  # fmt: skip
+
+
+def _memories(table: str | bytes) -> Any:
+    from core.tables import parse_table
+
+    return parse_table(table)
+
+
+def _sweep(table: str | bytes) -> Any:
+    from pages.ui import cache
+
+    return cache.sweep_table(table)
 
 
 LANDSCAPE: tuple[Control, ...] = (
@@ -217,7 +249,7 @@ LANDSCAPE: tuple[Control, ...] = (
     Text(
         page="landscape", key="table", label="One memory a line", section="Memories",
         default="1.0, 0.1, 0.0\n0.2, 1.0, 0.1\n0.0, 0.2, 1.0\n-0.7, 0.6, 0.3\n0.5, -0.8, 0.2",
-        when=("layout", ("your table",)), lines=5, upload=("csv", "tsv", "txt"),
+        when=("layout", ("your table",)), lines=5, upload=("csv", "tsv", "txt"), reader=_memories,
         help="Numbers separated by commas, semicolons, tabs or spaces, or a CSV file below: 2 to 512 "
         "rows of 2 to 256 numbers.",
     ),
@@ -297,7 +329,7 @@ REGRESSION: tuple[Control, ...] = (
     ),
     Text(
         page="regression", key="sweep", label="Sweep", section="File", default="", longest=2000,
-        lines=5, upload=("csv", "parquet"), when=("view", ("sweep file",)),
+        lines=5, upload=("csv", "parquet"), when=("view", ("sweep file",)), reader=_sweep,
         help="The table that `python -m models.sweep` writes: upload the CSV or Parquet file, or "
         "paste a small CSV.",
     ),
@@ -771,18 +803,21 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
     known = {row.name: row for row in rows(page)}
     values: dict[str, Any] = {}
     notices: list[str] = []
+    elsewhere: dict[str, list[str]] = {}  # page -> its parameters
     version, preset = LINK_VERSION, None
     for name, given in query.items():
         shown = f"`{_printable(name)}={_printable(given[-1])}`"
+        if len(given) > 1 and (name in known or name in ("v", "preset")):
+            listed = ", ".join(f"`{_printable(text, 20)}`" for text in given[:4])
+            more = ", …" if len(given) > 4 else ""
+            notices.append(
+                f"`{_printable(name)}` is given {len(given)} times ({listed}{more}); the last one counts, "
+                f"`{_printable(given[-1], 20)}`."
+            )
         if name in known:
             row = known[name]
-            if len(given) > 1:
-                notices.append(
-                    f"`{_printable(name)}` is given {len(given)} times; the default stands."
-                )
-                continue
             try:
-                values[row.key] = row.parse(given[0])
+                values[row.key] = row.parse(given[-1])
             except ValueError as reason:
                 default = row.text(row.default)
                 notices.append(f"{shown} {reason}; the default `{default}` stands.")
@@ -798,8 +833,16 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
                 preset = given[-1]
             else:
                 notices.append(f"{shown} is no scenario of this page; the defaults stand.")
-        elif name not in RESERVED and not _of_other_page(name, page):
+        elif (other := _other_page(name, page)) is not None:
+            elsewhere.setdefault(other, []).append(name)
+        elif name not in RESERVED:
             notices.append(f"{shown} is no control of this page and was ignored.")
+    for other, names in elsewhere.items():
+        listed = ", ".join(f"`{name}`" for name in names[:4]) + (", …" if len(names) > 4 else "")
+        what = "setting belongs" if len(names) == 1 else "settings belong"
+        notices.append(
+            f"{len(names)} {what} to the page `{other}`, not here, and had no effect: {listed}."
+        )
     return Link(values, version, preset, tuple(notices))
 
 
@@ -809,8 +852,8 @@ def write_link(page: str, values: Mapping[str, Any]) -> str:
     return urlencode({"v": LINK_VERSION, **stated})
 
 
-def _of_other_page(name: str, page: str) -> bool:
-    return any(row.name == name for row in TABLE if row.page != page)
+def _other_page(name: str, page: str) -> str | None:
+    return next((row.page for row in TABLE if row.name == name and row.page != page), None)
 
 
 def _printable(text: str, longest: int = 60) -> str:
