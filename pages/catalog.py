@@ -72,6 +72,14 @@ PAGES: tuple[Entry, ...] = (
         "training do too.",
     ),
     Entry(
+        name="ghosts",
+        title="Ghost examples",
+        group="Mechanism",
+        icon=":material/blur_on:",
+        blurb="Search for examples a frozen model cannot tell from none, then reshape them into a true prompt.",
+        claim="Pretrained memories act as ghost examples that the examples of a prompt reshape.",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",

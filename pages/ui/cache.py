@@ -7,11 +7,13 @@ it hashes them), sizes are bounded, and `core` is imported inside so that a page
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from pages.ui import uploads
 
 if TYPE_CHECKING:
     from core.curves import Curve
+    from core.ghosts import Ghosts, GhostSettings, Progress
     from core.landscape import Landscape
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from core.sweep_table import SweepTable
     from models.folder import Config
     from models.predictor import TransformerPredictor
+    from models.reshaped_memories import ReshapedModel
 
 F = TypeVar("F", bound=Callable)
 
@@ -396,3 +400,112 @@ def reshaping_study(**settings: Any) -> ReshapingStudy:
     from core.separation import StudySettings
 
     return reshaping_study(StudySettings(**settings))
+
+
+# ---- ghost examples ------------------------------------------------------------------------------
+
+_SEARCHING = threading.Semaphore(1)
+"""All searches of all sessions together take one core's time at most, so that the rest stays quick."""
+
+
+class Search:
+    """A search for ghosts that goes on where it was left, for every session that asks for the same.
+
+    It advances only while a page asks it to, so leaving or closing that page stops it.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[Progress]]) -> None:
+        self._begin, self._lock = begin, threading.Lock()
+        self._rest = begin()
+        self.newest: Progress | None = None
+        self.seconds = 0.0  # spent at work, without the pauses between slices
+
+    def advance(self, until: float) -> Progress:
+        """Search until `time.monotonic()` passes `until`, one report at least the first time."""
+        with self._lock:
+            while self.newest is None or (
+                not self.newest.ghosts.finished and time.monotonic() < until
+            ):
+                with _SEARCHING:
+                    start = time.monotonic()
+                    try:
+                        self.newest = next(self._rest)
+                    except BaseException:  # a generator that raised is dead: begin anew next time
+                        self._rest, self.newest, self.seconds = self._begin(), None, 0.0
+                        raise
+                    self.seconds += time.monotonic() - start
+            return self.newest
+
+    @property
+    def share(self) -> float:
+        """Of the steps, how many are done."""
+        return self.newest.step / self.newest.of if self.newest else 0.0
+
+
+def ghost_search(who: str, settings: GhostSettings) -> Search:
+    """`core.ghosts.construct` against a checkpoint, to be advanced in slices."""
+    return _ghost_search(_key(who), settings, regressor(who))
+
+
+@shared(64)
+def _ghost_search(key: str, settings: GhostSettings, _predictor: TransformerPredictor) -> Search:
+    from functools import partial
+
+    from core.ghosts import construct
+    from models.keys_values import ask
+
+    return Search(lambda: construct(partial(ask, _predictor.model), settings))
+
+
+def reshaped_ghosts(
+    who: str, progress: Progress, searched: bool, prompt: int, **maps: Any
+) -> ReshapedModel:
+    """`models.reshaped_memories.reshape_ghosts` in float64, of the best restart's ghosts.
+
+    Args:
+        searched: take them as found; else the prompt of the law that their search began from.
+        prompt: number of the true prompt, counted from 1.
+        maps: ridge, tolerance and across_heads.
+    """
+    found = progress.ghosts
+    which = (progress.step if searched else 0, found.best)
+    return _reshaped_ghosts(
+        _key(who), found.settings, which, prompt, tuple(maps.items()), found, regressor(who)
+    )
+
+
+@shared(256)
+def _reshaped_ghosts(
+    key: str,
+    settings: GhostSettings,
+    which: tuple[int, int],
+    prompt: int,
+    maps: tuple[tuple[str, Any], ...],
+    _ghosts: Ghosts,
+    _predictor: TransformerPredictor,
+) -> ReshapedModel:
+    import torch
+
+    from core.prompts import sample_prompts
+    from models.reshaped_memories import reshape_ghosts
+
+    t, (step, best) = settings.examples, which
+    draw = torch.Generator().manual_seed(settings.seed + prompt)
+    true = sample_prompts(settings.law, 1, t + GHOST_QUERIES, draw)
+    xs, ys = true.xs[0].double(), true.ys[0].double()
+    ghosts = (_ghosts.xs, _ghosts.ys) if step else (_ghosts.start_xs, _ghosts.start_ys)
+    with _GATE:
+        return reshape_ghosts(
+            _in_float64(key, _predictor), xs[:t], ys[:t], ghosts[0][best], ghosts[1][best],
+            xs[t:], ys[t:], **dict(maps),
+        )  # fmt: skip
+
+
+GHOST_QUERIES = 64
+"""How many queries of one task are asked after the true prompt and after what replaces it."""
+
+
+@shared(8)
+def _in_float64(key: str, _predictor: TransformerPredictor) -> Any:
+    """The checkpoint's weights in float64, where an exact map is exact to 1e-10 and not to 1e-6."""
+    return copy.deepcopy(_predictor.model).double()

@@ -517,7 +517,71 @@ RETRIEVAL: tuple[Control, ...] = (
     seed("retrieval", section="Sample"),
 )  # fmt: skip
 
-TABLE: tuple[Control, ...] = (*LANDSCAPE, *RETRIEVAL, *REGRESSION, *CHECKPOINTS)
+# ---- ghost examples and layers -------------------------------------------------------------------
+
+
+def _ghost_checkpoint() -> str:
+    return "attention-1" if "attention-1" in _checkpoints() else _first_checkpoint()
+
+
+GHOSTS: tuple[Control, ...] = (
+    Choice(
+        page="ghosts", key="view", label="Picture", tabs=True, default="search",
+        options=("search", "reshaped", "against t"),
+    ),
+    Choice(
+        page="ghosts", key="checkpoint", label="Checkpoint", section="Model", options=(),
+        more=_checkpoints, default=_ghost_checkpoint(),
+        help="The frozen model. One-layer attention is searched in a second, a GPT-2 in half a "
+        "minute.",
+    ),
+    Number(
+        page="ghosts", key="examples", label="t ghosts", section="Ghosts", default=10, low=1,
+        high=100, step=1, when=("view", ("search", "reshaped")),
+        help="How many pairs are searched for, and how many examples the true prompt has.",
+    ),
+    Number(
+        page="ghosts", key="restarts", label="Restarts", section="Ghosts", default=4, low=1, high=8,
+        step=1, help="Searches that begin at different prompts, side by side.",
+    ),
+    seed("ghosts", section="Ghosts"),
+    Number(
+        page="ghosts", key="steps", label="Steps", section="Search", default=300, low=10, high=2000,
+        step=10, help="Of Adam, with a rate that falls to 0 along a cosine.",
+    ),
+    Number(
+        page="ghosts", key="rate", label="Learning rate", section="Search", default=0.05, low=0.001,
+        high=1.0, step=0.1, log=True, help="In units of x, and of the labels' standard deviation.",
+    ),
+    Number(
+        page="ghosts", key="queries", label="Queries a step", section="Search", default=32, low=8,
+        high=128, step=8, help="Fresh ones at every step. The error is read on 128 others.",
+    ),
+    Number(
+        page="ghosts", key="prompt", label="True prompt", section="Reshaping", default=1, low=1,
+        high=100, step=1, when=("view", ("reshaped", "against t")),
+        help="Which prompt of the training law the reshaped ghosts are to stand in for.",
+    ),
+    Toggle(
+        page="ghosts", key="across", label="One map for all heads", section="Reshaping",
+        default=False, when=("view", ("reshaped", "against t")),
+        help="Keys of all heads side by side: more dimensions, so that the maps stay exact for more "
+        "ghosts. A single head has nothing to put side by side.",
+    ),
+    Number(
+        page="ghosts", key="ridge", label="ρ ridge", section="Reshaping", default=0.0, low=0.0,
+        high=10.0, step=0.01, when=("view", ("reshaped", "against t")),
+        help="Shrinks W1: K K~ᵀ (K~ K~ᵀ + ρ I)⁻¹, and W2 likewise.",
+    ),
+    Number(
+        page="ghosts", key="tolerance", label="Rank tolerance", section="Reshaping", default=1e-14,
+        low=1e-15, high=0.1, step=0.5, log=True, when=("view", ("reshaped", "against t")),
+        help="Directions of the ghosts whose singular value is below this share of the largest one "
+        "count as absent.",
+    ),
+)  # fmt: skip
+
+TABLE: tuple[Control, ...] = (*LANDSCAPE, *RETRIEVAL, *REGRESSION, *CHECKPOINTS, *GHOSTS)
 
 
 def rows(page: str) -> tuple[Control, ...]:

@@ -23,7 +23,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 _seen_modules: dict[str, int] = {}
-_run = threading.local()  # of the script thread: .asked, .places, .name
+_run = threading.local()  # of the script thread: .asked, .places, .name, .whole
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
@@ -43,8 +43,12 @@ def framed(render: Callable[[], None]) -> None:
     st.session_state[f"{name}~framed"] = True
     places = Places()
     places.surround(words, keyed=True)
-    with places.stage:
-        st.fragment(_picture, key=panel.picture(name))(render, places)
+    _run.whole = True
+    try:
+        with places.stage:
+            st.fragment(_picture, key=panel.picture(name))(render, places)
+    finally:
+        _run.whole = False
     _set_aside()
 
 
@@ -297,6 +301,20 @@ class Page(Generic[S]):
                 f'<table class="lab-facts"><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
                 f"<tbody>{body}</tbody></table>"
             )
+
+    def again(self) -> None:
+        """End this run and begin the next at once, for work done in slices. The last call of a page.
+
+        Between two runs a moved control, a click or a closed tab has its turn, so that nothing else
+        is needed to stop the work. Such a page is in `panel.SLICED`.
+        """
+        # A fragment may ask for itself only when it runs by itself.
+        st.rerun(scope="app" if getattr(_run, "whole", True) else "fragment")
+
+    @property
+    def patience(self) -> float:
+        """Seconds of a slice: short between two pictures, longer where all of the page is redrawn."""
+        return 1.0 if getattr(_run, "whole", True) else 0.35
 
     def refuted_by(self, text: str) -> None:
         """What would refute the claim this page tests."""

@@ -28,6 +28,15 @@ from pages.ui.charts.base import (
     template,
     token,
 )
+from pages.ui.charts.ghosts import (
+    ghost_answers,
+    ghost_labels,
+    ghost_layers,
+    ghost_losses,
+    ghost_maps,
+    ghost_mse_along,
+    ghost_reshaped_along,
+)
 from pages.ui.charts.landscape import (
     home_landscape,
     landscape_pair,
@@ -74,6 +83,13 @@ __all__ = [
     "before_after",
     "figure",
     "finite",
+    "ghost_answers",
+    "ghost_labels",
+    "ghost_layers",
+    "ghost_losses",
+    "ghost_maps",
+    "ghost_mse_along",
+    "ghost_reshaped_along",
     "gradient",
     "greyed",
     "heatmap",
