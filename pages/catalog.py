@@ -80,6 +80,14 @@ PAGES: tuple[Entry, ...] = (
         claim="Pretrained memories act as ghost examples that the examples of a prompt reshape.",
     ),
     Entry(
+        name="layers",
+        title="Layers",
+        group="Mechanism",
+        icon=":material/layers:",
+        blurb="Read a deep transformer as one retrieval after another, and see how far that carries.",
+        claim="A deep transformer retrieves from associative memory layer by layer (the paper's future work).",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",

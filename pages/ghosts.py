@@ -12,6 +12,7 @@ import streamlit as st
 
 from pages._regression.asked import law_code, learner_code
 from pages.ui import cache, charts, controls, frame, learners, uploads
+from pages.ui.progress import Progress as Bar
 
 if TYPE_CHECKING:
     from core.ghosts import Ghosts, GhostSettings, Progress
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 PAGE = "ghosts"
 SEARCH, RESHAPED, ALONG = "search", "reshaped", "against t"
 HELD_OUT = 128
+SLICE = 0.4  # seconds of search between two pictures
 PAPER = (0.0003, 0.001)  # averages over t up to 75 that CAMR App. E.5 gives, in its own units
 NUMBERS = (1, 2, 5, 10, 20, 30, 50, 75)  # of ghosts, along t; the rank limit comes on top
 
@@ -170,7 +172,7 @@ def maps(s: Settings) -> dict[str, Any]:
     return {"ridge": s.ridge, "tolerance": s.tolerance, "across_heads": s.across}
 
 
-def compute(s: Settings, seconds: float) -> Result:
+def compute(s: Settings, seconds: float, wait: Bar) -> Result:
     """As far as the searches come in so many more seconds; at least one report of the first."""
     from models.law import trained_examples
 
@@ -179,7 +181,7 @@ def compute(s: Settings, seconds: float) -> Result:
     config = cache.checkpoint(s.checkpoint).config
     chosen = lengths(s, config)
     learners.fit(s.checkpoint, config, max(chosen))
-    cache.regressor(s.checkpoint)  # loading is no part of the slice
+    learners.ready(wait, [s.checkpoint])  # loading is no part of the slice
     until, found = time.monotonic() + seconds, []
     done = whole = spent = 0.0
     for t in chosen:
@@ -308,7 +310,9 @@ def reshaping_facts(r: Result) -> list[tuple[str, ...]]:
         return text
 
     def ranks(m: ReshapedModel) -> str:
-        return " and ".join(str(int(getattr(m.layers, f"rank_{k}").min())) for k in ("keys", "values"))
+        return " and ".join(
+            str(int(getattr(m.layers, f"rank_{k}").min())) for k in ("keys", "values")
+        )
 
     return [
         row("Error of the answers, end to end", lambda m: number(m.error)),
@@ -430,7 +434,7 @@ def draw(page: frame.Page[Settings], r: Result) -> None:
             st.caption(
                 f"In units of y², whose mean is {fitted:g}. The answer without examples is itself "
                 f"{number(f.ghosts.reference)} in mean square. CAMR reports averages of 0.0003 and "
-                "0.001 up to t = 75 in units it does not state to us. Rank and condition are those "
+                "0.001 up to t = 75, whose units we do not know. Rank and condition are those "
                 "of the ghosts' inputs."
             )
         return
@@ -494,7 +498,7 @@ def draw_along(page: frame.Page[Settings], r: Result) -> None:
     with page.stage:
         st.caption(
             f"Band: all {s.restarts} restarts. Dash-dotted: 0.0003 and 0.001, the averages CAMR "
-            "gives, in units it does not state to us. Below: one true prompt, the best restart's "
+            "gives, whose units we do not know. Below: one true prompt, the best restart's "
             "ghosts, error relative to the root mean square of the true prompt's answers *(ours)*."
         )
 
@@ -559,10 +563,11 @@ print(f"averages: searched {mse.mean():#.4g}, labels 0 {silent.mean():#.4g}")
 
 
 def render() -> None:
-    page = frame.open_page(
-        PAGE, Settings, SCENARIOS, lead=LEAD, equation=equation, symbols=SYMBOLS
-    )
-    r = page.compute(lambda s: compute(s, 0 if stopped(s) else page.patience))
+    page = frame.open_page(PAGE, Settings, SCENARIOS, lead=LEAD, equation=equation, symbols=SYMBOLS)
+    with page.stage:
+        wait = Bar(PAGE, st.empty(), 1)
+    r = page.compute(lambda s: compute(s, 0 if stopped(s) else SLICE, wait))
+    wait.end()
     bar(page, r)
     draw(page, r)
     say_longer(page, r)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from core.curves import Curve
     from core.ghosts import Ghosts, GhostSettings, Progress
     from core.landscape import Landscape
+    from core.layers import LayerReading
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
     from core.reshape import ReshapingStudy
@@ -509,3 +510,20 @@ GHOST_QUERIES = 64
 def _in_float64(key: str, _predictor: TransformerPredictor) -> Any:
     """The checkpoint's weights in float64, where an exact map is exact to 1e-10 and not to 1e-6."""
     return copy.deepcopy(_predictor.model).double()
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+
+def layer_reading(who: str, draw: Draw, lengths: tuple[int, ...]) -> LayerReading:
+    """`models.layer_reading.read_layers` of a checkpoint on these prompts at these lengths."""
+    return _layer_reading(_key(who), draw, lengths, regressor(who))
+
+
+@shared(32)
+def _layer_reading(
+    key: str, draw: Draw, lengths: tuple[int, ...], _predictor: TransformerPredictor
+) -> LayerReading:
+    from models.layer_reading import read_layers
+
+    return read_layers(_predictor.model, prompts(draw), lengths, lambda: _GATE)

@@ -17,13 +17,15 @@ from pages import catalog
 from pages.ui import panel, share
 from pages.ui.chart_view import Frames, chart_view
 from pages.ui.charts import Figure
+from pages.ui.component import component
 from pages.ui.controls import Scenario, defaults
 
 S = TypeVar("S")
 R = TypeVar("R")
 
 _seen_modules: dict[str, int] = {}
-_run = threading.local()  # of the script thread: .asked, .places, .name, .whole
+_run = threading.local()  # of the script thread: .asked, .places, .name
+_pulse = component("pulse", html='<span class="lab-pulse"></span>')
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
@@ -43,12 +45,8 @@ def framed(render: Callable[[], None]) -> None:
     st.session_state[f"{name}~framed"] = True
     places = Places()
     places.surround(words, keyed=True)
-    _run.whole = True
-    try:
-        with places.stage:
-            st.fragment(_picture, key=panel.picture(name))(render, places)
-    finally:
-        _run.whole = False
+    with places.stage:
+        st.fragment(_picture, key=panel.picture(name))(render, places)
     _set_aside()
 
 
@@ -303,18 +301,17 @@ class Page(Generic[S]):
             )
 
     def again(self) -> None:
-        """End this run and begin the next at once, for work done in slices. The last call of a page.
+        """Draw the picture once more when this one stands on the screen: for work done in slices.
 
-        Between two runs a moved control, a click or a closed tab has its turn, so that nothing else
-        is needed to stop the work. Such a page is in `panel.SLICED`.
+        The browser asks for it. So a moved control, a click or a closed tab has its turn between two
+        slices, and nothing else is needed to stop the work. The last call of a page.
         """
-        # A fragment may ask for itself only when it runs by itself.
-        st.rerun(scope="app" if getattr(_run, "whole", True) else "fragment")
-
-    @property
-    def patience(self) -> float:
-        """Seconds of a slice: short between two pictures, longer where all of the page is redrawn."""
-        return 1.0 if getattr(_run, "whole", True) else 0.35
+        if not panel.framed(self.name):
+            st.rerun()
+        key = f"{self.name}~pulse"
+        beat = st.session_state[f"{key}-beat"] = st.session_state.get(f"{key}-beat", 0) + 1
+        with self.stage:
+            _pulse(data={"beat": beat}, key=key, on_beat_change=lambda: None)
 
     def refuted_by(self, text: str) -> None:
         """What would refute the claim this page tests."""

@@ -21,10 +21,6 @@ from pages.ui.controls import (
     rows,
 )
 
-SLICED = frozenset({"ghosts"})
-"""Pages whose picture reruns itself until its work is done. There it comes after the controls, which would
-wait for it otherwise; elsewhere it comes first, because it is what one looks at."""
-
 KEPT: dict[str, Any] = {"persist_state": "session"}
 # Why not `bind="query-params"`: seen in Chromium, a bound widget that a callback moves (the field when its
 # slider is dragged, every control of a scenario) pushes an entry of the browser's history each time, so that
@@ -132,12 +128,7 @@ def rerun_all(page: str) -> None:
     """In a callback that moved controls from code: rerun all that depends on them."""
     if framed(page):
         st.session_state[f"{page}~due"] = True
-        st.rerun(_order(page, [f"{page}~{part}" for part in ("panel", "scenes", "head")]))
-
-
-def _order(page: str, others: list[str]) -> list[str]:
-    """The fragments to rerun: the picture's and others."""
-    return [*others, picture(page)] if page in SLICED else [picture(page), *others]
+        st.rerun([picture(page), *(f"{page}~{part}" for part in ("panel", "scenes", "head"))])
 
 
 def taken_up(page: str) -> None:
@@ -210,7 +201,7 @@ def _touched(row: Control) -> None:
     else:
         st.session_state[f"{page}~shown"][row.key] = now[row.key]
     st.session_state[f"{page}~due"] = True
-    st.rerun(_order(page, keys))
+    st.rerun([picture(page), *keys])
 
 
 def _number(row: Number, version: int) -> None:

@@ -44,6 +44,14 @@ from pages.ui.charts.landscape import (
     landscape_retrieval,
     landscape_surface,
 )
+from pages.ui.charts.layers import (
+    layers_conditions,
+    layers_energies,
+    layers_falls,
+    layers_map,
+    layers_moved,
+    layers_ranked,
+)
 from pages.ui.charts.regression import (
     Band,
     r2_floor,
@@ -98,6 +106,12 @@ __all__ = [
     "landscape_plane",
     "landscape_retrieval",
     "landscape_surface",
+    "layers_conditions",
+    "layers_energies",
+    "layers_falls",
+    "layers_map",
+    "layers_moved",
+    "layers_ranked",
     "line",
     "lines",
     "merged",

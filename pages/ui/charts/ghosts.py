@@ -133,7 +133,7 @@ def ghost_maps(r: ReshapedModel) -> Figure:
                         "meta": {"series": f"{name} of {what}"}}
             )  # fmt: skip
         top = 1 - 0.35 * row
-        scale = _decades(keys, values) if log else {"rangemode": "tozero"}
+        scale = _decades(keys, values, ticks=3) if log else {"rangemode": "tozero"}
         layout[f"yaxis{n}"] = merged(
             scale, {"domain": [top - 0.3, top], "anchor": f"x{n}", "title": {"text": name}}
         )
@@ -233,7 +233,7 @@ def ghost_reshaped_along(
     if x[0] <= limit <= x[-1]:
         shapes.append(_upright(limit, "dot"))
         notes.append(merged(_note(f"rank limit, t = {limit:g}", float(np.log10(limit)), "left"),
-                            {"y": 1, "yanchor": "top", "yshift": -3}))  # fmt: skip
+                            {"y": 0.5, "yanchor": "middle", "yshift": 0}))  # fmt: skip
     return figure(
         *(
             line(x, y, name, i, mode="lines+markers", marker={"size": 11 if i == 2 else 7},
@@ -316,12 +316,12 @@ def _seen(values: np.ndarray) -> np.ndarray:
     return np.where(values < _NEAREST_ZERO, _NEAREST_ZERO, values)
 
 
-def _decades(*shown: np.ndarray) -> dict[str, Any]:
-    """A logarithmic axis over all these numbers, in whole decades, with at most eight ticks."""
+def _decades(*shown: np.ndarray, ticks: int = 7) -> dict[str, Any]:
+    """A logarithmic axis over all these numbers, in whole decades."""
     values = np.concatenate([np.ravel(_seen(part)) for part in shown])
     values = values[np.isfinite(values)]
     low, high = np.floor(np.log10(values.min())), np.ceil(np.log10(values.max()) + 0.05)
-    step = int(np.ceil((high - low) / 7)) or 1
+    step = int(np.ceil((high - low) / ticks)) or 1
     return {
         "type": "log", "range": [float(low) - 0.15, float(high) + 0.1], "dtick": step,
         "exponentformat": "power",
