@@ -172,8 +172,8 @@ def maps(s: Settings) -> dict[str, Any]:
     return {"ridge": s.ridge, "tolerance": s.tolerance, "across_heads": s.across}
 
 
-def compute(s: Settings, seconds: float, wait: Bar) -> Result:
-    """As far as the searches come in so many more seconds; at least one report of the first."""
+def compute(s: Settings, seconds: float | None, wait: Bar) -> Result:
+    """As far as the searches come in so many more seconds; None: as far as they are."""
     from models.law import trained_examples
 
     if s.checkpoint not in cache.zoo_names() + uploads.names():
@@ -182,7 +182,8 @@ def compute(s: Settings, seconds: float, wait: Bar) -> Result:
     chosen = lengths(s, config)
     learners.fit(s.checkpoint, config, max(chosen))
     learners.ready(wait, [s.checkpoint])  # loading is no part of the slice
-    until, found = time.monotonic() + seconds, []
+    until = None if seconds is None else time.monotonic() + seconds
+    found: list[Found] = []
     done = whole = spent = 0.0
     for t in chosen:
         search = cache.ghost_search(s.checkpoint, search_of(s, config, t))
@@ -507,7 +508,7 @@ def snippet(s: Settings, r: Result) -> str:
     """Prints the numbers of the sentence under the pictures, from a finished search."""
     settings = search_of(s, r.config, 1)
     reshaping = s.view != SEARCH
-    own = uploads.NAME == s.checkpoint
+    own = s.checkpoint == uploads.NAME
     return (
         ("from pathlib import Path\n" if own else "")
         + "from functools import partial\n\nimport torch\n\n"
@@ -566,7 +567,7 @@ def render() -> None:
     page = frame.open_page(PAGE, Settings, SCENARIOS, lead=LEAD, equation=equation, symbols=SYMBOLS)
     with page.stage:
         wait = Bar(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, 0 if stopped(s) else SLICE, wait))
+    r = page.compute(lambda s: compute(s, None if stopped(s) else SLICE, wait))
     wait.end()
     bar(page, r)
     draw(page, r)

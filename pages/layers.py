@@ -175,13 +175,13 @@ def compute(s: Settings, wait: Progress) -> Result:
     if s.checkpoint not in cache.zoo_names() + uploads.names():
         raise ValueError("there is no checkpoint to read: train or upload one.")
     config = cache.checkpoint(s.checkpoint).config
-    if not hasattr(config, "n_layer") and s.view in (EVERY, SHIFT):
-        if s.reading in ("fall by its own write", "weight on labels"):
-            raise ValueError(
-                f"{s.checkpoint} is one attention layer over pairs: it has no residual stream to "
-                f"write to and no separate tokens for labels, so there is no {s.reading}. Choose "
-                "another reading, or a GPT-2."
-            )
+    asked = {EVERY: s.reading, SHIFT: s.reading, RANKED: s.by}.get(s.view, "")
+    if not hasattr(config, "n_layer") and asked in ("fall by its own write", "weight on labels"):
+        raise ValueError(
+            f"{s.checkpoint} is one attention layer over pairs: it has no residual stream to write "
+            f"to and no separate tokens for labels, so there is no {asked}. Choose another reading, "
+            "or a GPT-2."
+        )
     trained_to = trained_examples(config)
     chosen = lengths(s, trained_to)
     learners.fit(s.checkpoint, config, max(chosen))
@@ -346,9 +346,6 @@ def draw_every(page: frame.Page[Settings], r: Result) -> None:
 def draw_ranked(page: frame.Page[Settings], r: Result) -> None:
     s = page.settings
     ranked = r.first.reading.ranked(RANKINGS[s.by], s.n)
-    if not np.isfinite(ranked[0].score):
-        with page.stage:
-            st.caption("One layer alone has no own write to be ranked by: choose another ranking.")
     keys = keys_seen(r.config, s.n)
     uniform = {"weight on the best key": 1 / keys, "few effective memories": float(keys)}
     at = None
@@ -395,7 +392,7 @@ def draw_one(page: frame.Page[Settings], r: Result) -> None:
 
 
 def snippet(s: Settings, r: Result) -> str:
-    own = uploads.NAME == s.checkpoint
+    own = s.checkpoint == uploads.NAME
     head = (
         ("from pathlib import Path\n\n" if own else "")
         + "import numpy as np\nimport torch\n\n"

@@ -421,21 +421,34 @@ class Search:
         self.newest: Progress | None = None
         self.seconds = 0.0  # spent at work, without the pauses between slices
 
-    def advance(self, until: float) -> Progress:
-        """Search until `time.monotonic()` passes `until`, one report at least the first time."""
+    def advance(self, until: float | None) -> Progress:
+        """Search until `time.monotonic()` passes `until`, one report at least; None: stand still.
+
+        A search that has not begun makes its first report in any case.
+        """
         with self._lock:
-            while self.newest is None or (
-                not self.newest.ghosts.finished and time.monotonic() < until
-            ):
-                with _SEARCHING:
-                    start = time.monotonic()
-                    try:
-                        self.newest = next(self._rest)
-                    except BaseException:  # a generator that raised is dead: begin anew next time
-                        self._rest, self.newest, self.seconds = self._begin(), None, 0.0
-                        raise
-                    self.seconds += time.monotonic() - start
+            if self.newest is None or until is not None:
+                self._step()
+            while until is not None and time.monotonic() < until and not self._done:
+                self._step()
+            assert self.newest is not None
             return self.newest
+
+    @property
+    def _done(self) -> bool:
+        return self.newest is not None and self.newest.ghosts.finished
+
+    def _step(self) -> None:
+        if self._done:
+            return
+        with _SEARCHING:
+            start = time.monotonic()
+            try:
+                self.newest = next(self._rest)
+            except BaseException:  # a generator that raised is dead: begin anew next time
+                self._rest, self.newest, self.seconds = self._begin(), None, 0.0
+                raise
+            self.seconds += time.monotonic() - start
 
     @property
     def share(self) -> float:

@@ -76,7 +76,7 @@ def trace_inputs(r):
     s = ghosts.Settings(**controls.defaults("ghosts") | SMALL)
     config = zoo.config("attention-1")
     search = cache.ghost_search("attention-1", ghosts.search_of(s, config, 3))
-    return search.advance(0).ghosts.xs[r].double().numpy()
+    return search.advance(None).ghosts.xs[r].double().numpy()
 
 
 def test_the_sentence_and_the_pictures_show_the_best_restart(figures):
@@ -175,7 +175,7 @@ def test_reshaped_attention_is_numpys(figures, t):
     K, V, q = (a.numpy() for a in (model.keys(xs), model.values(xs, ys), model.queries(queries)))
     s = ghosts.Settings(**controls.defaults("ghosts") | SMALL | {"examples": t})
     search = cache.ghost_search("attention-1", ghosts.search_of(s, model.config, t))
-    best = search.advance(0).ghosts.best
+    best = search.advance(None).ghosts.best
     # The page's column "not searched": the prompt that the best search began from, as float32.
     gx, gy = start.xs[best].float().double(), start.ys[best].float().double()
     GK, GV = model.keys(gx).numpy(), model.values(gx, gy).numpy()

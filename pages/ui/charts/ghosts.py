@@ -280,7 +280,7 @@ def _dots(
 
 def _heads(like: np.ndarray) -> tuple[list[str], np.ndarray]:
     """Name and place of every head: heads of one layer stand close together."""
-    layers, heads = like.shape
+    heads = like.shape[1]
     layer, head = (grid.ravel() for grid in np.indices(like.shape))
     names = [f"layer {i + 1}, head {j + 1}" for i, j in zip(layer, head, strict=True)]
     return names, layer + 1 + (head - (heads - 1) / 2) * 0.5 / heads
