@@ -66,7 +66,7 @@ SCENARIOS = (
     controls.Scenario(
         name="shift", label="Shift is seen", values={"view": SHIFT},
         claim="Among mixed inputs heads attend to few: the effective number of memories falls below "
-        "half. Half of the labels wrong moves it by less than 5 %: weights hardly know labels.",
+        "half. Permuting half of the labels moves it by less than 5 %: attention hardly notices.",
     ),
     controls.Scenario(
         name="ranked", label="The most Hopfield-like heads", values={"view": RANKED},
@@ -166,7 +166,7 @@ def lengths(s: Settings, trained_to: int) -> tuple[int, ...]:
     if s.view != EVERY:
         return (s.n,)
     last = max(s.n, trained_to)
-    return tuple(sorted({n for n in LENGTHS if n <= last} | {s.n}))
+    return tuple(sorted({n for n in LENGTHS if n <= last} | {s.n, trained_to}))
 
 
 def compute(s: Settings, wait: Progress) -> Result:
@@ -242,12 +242,14 @@ def look_every(s: Settings, r: Result) -> str:
     name, _ = READINGS[s.reading]
     values = r.first.values(name, s.n).mean(0)
     effective = r.first.values("effective", s.n).mean(0)
+    share = "" if s.reading == "effective memories" else (
+        f"The weights are shared by **{number(float(effective.mean()))}** effective memories. "
+    )  # fmt: skip
     return (
-        f"{s.reading.capitalize()} after {s.n} examples: **{number(float(values.mean()))}** on "
-        f"average over {values.size} heads, from {number(float(values.min()))} to "
-        f"{number(float(values.max()))}. The weights are shared by "
-        f"**{number(float(effective.mean()))}** effective memories of {keys_seen(r.config, s.n)} "
-        f"keys. {falls(r.first, s.n)}"
+        f"{s.reading.capitalize()} after {s.n} examples, {keys_seen(r.config, s.n)} keys: "
+        f"**{number(float(values.mean()))}** on average over {values.size} heads, from "
+        f"{number(float(values.min()))} to {number(float(values.max()))}. {share}"
+        f"{falls(r.first, s.n)}"
     )
 
 
@@ -440,7 +442,7 @@ DRAW = {EVERY: draw_every, RANKED: draw_ranked, SHIFT: draw_shift, ONE: draw_one
 def render() -> None:
     page = frame.open_page(
         PAGE, Settings, SCENARIOS,
-        lead="Each head of a deep transformer is one step of an associative memory. Is the whole a "
+        lead="Each head of a deep transformer is one step of an associative memory. Is the whole one "
         "retrieval after another?",
         equation=EQUATION, symbols=SYMBOLS,
     )  # fmt: skip

@@ -112,8 +112,8 @@ def layers_ranked(ranked: Sequence[RankedHead], title: str, uniform: float) -> F
             {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": uniform, "y1": uniform,
              "line": {"color": token("muted"), "width": 1.5, "dash": "dot"}}],
         annotations=[] if not np.isfinite(uniform) else [
-            {"text": "all keys alike", "xref": "paper", "x": 1, "y": uniform, "xanchor": "right",
-             "yanchor": "bottom", "showarrow": False,
+            {"text": "dotted: all keys weighed alike", "xref": "paper", "yref": "paper", "x": 1,
+             "y": 1, "xanchor": "right", "yanchor": "top", "showarrow": False,
              "font": {"size": 12, "color": token("muted")}}],
     )  # fmt: skip
 
