@@ -245,8 +245,8 @@ def look_search(s: Settings, r: Result) -> str:
         f"ghosts misses the answer without examples by **{number(low)}** (mean square), the worst "
         f"by **{number(high)}**; the prompts they began from by "
         f"**{number(float(np.median(g.start_mse)))}**. Those prompts with every label set to 0, and "
-        f"no search, miss it by **{number(silent)}**: {share(below, s.restarts)} of the searches "
-        f"{'does' if below == 1 else 'do'} better than that. The search takes the labels of the "
+        f"no search, miss it by **{number(silent)}**; of the searches {share(below, s.restarts)} "
+        f"{'does' if below <= 1 < s.restarts else 'do'} better than that. The search takes the labels of the "
         f"best ghosts from a root mean square of {labels[0]:.3g} to {labels[1]:.2g}."
     )
 
