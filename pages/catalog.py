@@ -81,12 +81,28 @@ PAGES: tuple[Entry, ...] = (
         "constant.",
     ),
     Entry(
+        name="ghosts",
+        title="Ghost examples",
+        group="Mechanism",
+        icon=":material/blur_on:",
+        blurb="Search for examples a frozen model cannot tell from none, then reshape them into a true prompt.",
+        claim="Pretrained memories act as ghost examples that the examples of a prompt reshape.",
+    ),
+    Entry(
         name="generalization",
         title="Generalisation",
         group="Mechanism",
         icon=":material/trending_down:",
         blurb="Set the generalisation bound beside what it bounds, and see where it says nothing.",
         claim="The generalisation gap of in-context learning falls as one over the number of examples.",
+    ),
+    Entry(
+        name="layers",
+        title="Layers",
+        group="Mechanism",
+        icon=":material/layers:",
+        blurb="Read a deep transformer as one retrieval after another, and see how far that carries.",
+        claim="A deep transformer retrieves from associative memory layer by layer (the paper's future work).",
     ),
     Entry(
         name="checkpoints",

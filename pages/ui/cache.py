@@ -7,11 +7,13 @@ it hashes them), sizes are bounded, and `core` is imported inside so that a page
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from core.concept_study import ConceptSettings, HarmByKind, HiddenConcept
     from core.curves import Curve
     from core.generalization import Generalization, ScalingStudy
+    from core.ghosts import Ghosts, GhostSettings, Progress
     from core.landscape import Landscape
+    from core.layers import LayerReading
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
     from core.reshape import ReshapingStudy
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from core.sweep_table import SweepTable
     from models.folder import Config
     from models.predictor import TransformerPredictor
+    from models.reshaped_memories import ReshapedModel
 
 F = TypeVar("F", bound=Callable)
 
@@ -545,3 +550,142 @@ def _head(predictor: TransformerPredictor | None) -> tuple[Any, PromptLaw | None
 
     model: Any = predictor.model
     return model.head, training_prompt_law(model.config)
+
+
+# ---- ghost examples ------------------------------------------------------------------------------
+
+_SEARCHING = threading.Semaphore(1)
+"""All searches of all sessions together take one core's time at most, so that the rest stays quick."""
+
+
+class Search:
+    """A search for ghosts that goes on where it was left, for every session that asks for the same.
+
+    It advances only while a page asks it to, so leaving or closing that page stops it.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[Progress]]) -> None:
+        self._begin, self._lock = begin, threading.Lock()
+        self._rest = begin()
+        self.newest: Progress | None = None
+        self.seconds = 0.0  # spent at work, without the pauses between slices
+
+    def advance(self, until: float | None) -> Progress:
+        """Search until `time.monotonic()` passes `until`, one report at least; None: stand still.
+
+        A search that has not begun makes its first report in any case.
+        """
+        with self._lock:
+            if self.newest is None or until is not None:
+                self._step()
+            while until is not None and time.monotonic() < until and not self._done:
+                self._step()
+            assert self.newest is not None
+            return self.newest
+
+    @property
+    def _done(self) -> bool:
+        return self.newest is not None and self.newest.ghosts.finished
+
+    def _step(self) -> None:
+        if self._done:
+            return
+        with _SEARCHING:
+            start = time.monotonic()
+            try:
+                self.newest = next(self._rest)
+            except BaseException:  # a generator that raised is dead: begin anew next time
+                self._rest, self.newest, self.seconds = self._begin(), None, 0.0
+                raise
+            self.seconds += time.monotonic() - start
+
+    @property
+    def share(self) -> float:
+        """Of the steps, how many are done."""
+        return self.newest.step / self.newest.of if self.newest else 0.0
+
+
+def ghost_search(who: str, settings: GhostSettings) -> Search:
+    """`core.ghosts.construct` against a checkpoint, to be advanced in slices."""
+    return _ghost_search(_key(who), settings, regressor(who))
+
+
+@shared(64)
+def _ghost_search(key: str, settings: GhostSettings, _predictor: TransformerPredictor) -> Search:
+    from functools import partial
+
+    from core.ghosts import construct
+    from models.keys_values import ask
+
+    return Search(lambda: construct(partial(ask, _predictor.model), settings))
+
+
+def reshaped_ghosts(
+    who: str, progress: Progress, searched: bool, prompt: int, **maps: Any
+) -> ReshapedModel:
+    """`models.reshaped_memories.reshape_ghosts` in float64, of the best restart's ghosts.
+
+    Args:
+        searched: take them as found; else the prompt of the law that their search began from.
+        prompt: number of the true prompt, counted from 1.
+        maps: ridge, tolerance and across_heads.
+    """
+    found = progress.ghosts
+    which = (progress.step if searched else 0, found.best)
+    return _reshaped_ghosts(
+        _key(who), found.settings, which, prompt, tuple(maps.items()), found, regressor(who)
+    )
+
+
+@shared(256)
+def _reshaped_ghosts(
+    key: str,
+    settings: GhostSettings,
+    which: tuple[int, int],
+    prompt: int,
+    maps: tuple[tuple[str, Any], ...],
+    _ghosts: Ghosts,
+    _predictor: TransformerPredictor,
+) -> ReshapedModel:
+    import torch
+
+    from core.prompts import sample_prompts
+    from models.reshaped_memories import reshape_ghosts
+
+    t, (step, best) = settings.examples, which
+    draw = torch.Generator().manual_seed(settings.seed + prompt)
+    true = sample_prompts(settings.law, 1, t + GHOST_QUERIES, draw)
+    xs, ys = true.xs[0].double(), true.ys[0].double()
+    ghosts = (_ghosts.xs, _ghosts.ys) if step else (_ghosts.start_xs, _ghosts.start_ys)
+    with _GATE:
+        return reshape_ghosts(
+            _in_float64(key, _predictor), xs[:t], ys[:t], ghosts[0][best], ghosts[1][best],
+            xs[t:], ys[t:], **dict(maps),
+        )  # fmt: skip
+
+
+GHOST_QUERIES = 64
+"""How many queries of one task are asked after the true prompt and after what replaces it."""
+
+
+@shared(8)
+def _in_float64(key: str, _predictor: TransformerPredictor) -> Any:
+    """The checkpoint's weights in float64, where an exact map is exact to 1e-10 and not to 1e-6."""
+    return copy.deepcopy(_predictor.model).double()
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+
+def layer_reading(who: str, draw: Draw, lengths: tuple[int, ...]) -> LayerReading:
+    """`models.layer_reading.read_layers` of a checkpoint on these prompts at these lengths."""
+    return _layer_reading(_key(who), draw, lengths, regressor(who))
+
+
+@shared(32)
+def _layer_reading(
+    key: str, draw: Draw, lengths: tuple[int, ...], _predictor: TransformerPredictor
+) -> LayerReading:
+    from models.layer_reading import read_layers
+
+    return read_layers(_predictor.model, prompts(draw), lengths, lambda: _GATE)

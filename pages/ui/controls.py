@@ -735,12 +735,140 @@ GENERALIZATION: tuple[Control, ...] = (
     seed("generalization", section="Measured"),
 )  # fmt: skip
 
+# ---- ghost examples and layers -------------------------------------------------------------------
+
+
+def _ghost_checkpoint() -> str:
+    return "attention-1" if "attention-1" in _checkpoints() else _first_checkpoint()
+
+
+GHOSTS: tuple[Control, ...] = (
+    Choice(
+        page="ghosts", key="view", label="Picture", tabs=True, default="search",
+        options=("search", "reshaped", "against t"),
+    ),
+    Choice(
+        page="ghosts", key="checkpoint", label="Checkpoint", section="Model", options=(),
+        more=_checkpoints, default=_ghost_checkpoint(),
+        help="The frozen model. One-layer attention is searched in a second, a GPT-2 in half a "
+        "minute.",
+    ),
+    Number(
+        page="ghosts", key="examples", label="t ghosts", section="Ghosts", default=10, low=1,
+        high=100, step=1, when=("view", ("search", "reshaped")),
+        help="How many pairs are searched for, and how many examples the true prompt has.",
+    ),
+    Number(
+        page="ghosts", key="restarts", label="Restarts", section="Ghosts", default=4, low=1, high=8,
+        step=1, help="Searches that begin at different prompts, side by side.",
+    ),
+    seed("ghosts", section="Ghosts"),
+    Number(
+        page="ghosts", key="steps", label="Steps", section="Search", default=300, low=10, high=2000,
+        step=10, help="Of Adam, with a rate that falls to 0 along a cosine.",
+    ),
+    Number(
+        page="ghosts", key="rate", label="Learning rate", section="Search", default=0.05, low=0.005,
+        high=0.5, step=0.1, log=True, help="In units of x, and of the labels' standard deviation.",
+    ),
+    Number(
+        page="ghosts", key="queries", label="Queries a step", section="Search", default=32, low=8,
+        high=128, step=8, help="Fresh ones at every step. The error is read on 128 others.",
+    ),
+    Number(
+        page="ghosts", key="prompt", label="True prompt", section="Reshaping", default=1, low=1,
+        high=100, step=1, when=("view", ("reshaped", "against t")),
+        help="Which prompt of the training law the reshaped ghosts are to stand in for.",
+    ),
+    Toggle(
+        page="ghosts", key="across", label="One map for all heads", section="Reshaping",
+        default=False, when=("view", ("reshaped", "against t")),
+        help="Keys of all heads side by side: more dimensions, so that the maps stay exact for more "
+        "ghosts. A single head has nothing to put side by side.",
+    ),
+    Number(
+        page="ghosts", key="ridge", label="ρ ridge", section="Reshaping", default=0.0, low=0.0,
+        high=10.0, step=0.01, when=("view", ("reshaped", "against t")),
+        help="Shrinks W1: K K~ᵀ (K~ K~ᵀ + ρ I)⁻¹, and W2 likewise.",
+    ),
+    Number(
+        page="ghosts", key="tolerance", label="Rank tolerance", section="Reshaping", default=1e-14,
+        low=1e-15, high=0.1, step=0.5, log=True, when=("view", ("reshaped", "against t")),
+        help="Directions of the ghosts whose singular value is below this share of the largest one "
+        "count as absent.",
+    ),
+)  # fmt: skip
+
+LAYERS: tuple[Control, ...] = (
+    Choice(
+        page="layers", key="view", label="Picture", tabs=True, default="every head",
+        options=("every head", "heads ranked", "shift and labels", "one prompt"),
+    ),
+    Choice(
+        page="layers", key="checkpoint", label="Checkpoint", section="Model", options=(),
+        more=_checkpoints, default=_first_checkpoint(),
+    ),
+    Choice(
+        page="layers", key="reading", label="Reading", section="Reading",
+        default="effective memories", when=("view", ("every head", "shift and labels")),
+        options=(
+            "effective memories", "weight on the best key", "margin", "energy",
+            "fall in one update", "fall by its own write", "weight on labels",
+        ),
+        help="What is read of every head: the symbols say what each is.",
+    ),
+    Choice(
+        page="layers", key="by", label="Ranked by", section="Reading",
+        default="weight on the best key", when=("view", ("heads ranked",)),
+        options=(
+            "weight on the best key", "fall in one update", "fall by its own write",
+            "few effective memories",
+        ),
+        help="What makes a head act like a Hopfield network.",
+    ),
+    Number(
+        page="layers", key="n", label="n examples, read here", section="Reading", default=20, low=1,
+        high=100, step=1, help="How many examples the query sees.",
+    ),
+    Number(
+        page="layers", key="w2", label="w₂ shifted share", section="Prompts", default=0.0, low=0.0,
+        high=1.0, step=0.05, when=("view", ("every head", "heads ranked", "one prompt")),
+        help="This share of the inputs comes from N(2, I) and not from N(−2, I).",
+    ),
+    Number(
+        page="layers", key="accuracy", label="α label accuracy", section="Prompts", default=1.0,
+        low=0.0, high=1.0, step=0.05, when=("view", ("every head", "heads ranked", "one prompt")),
+        help="Share of right labels; the others are permuted among themselves.",
+    ),
+    Number(
+        page="layers", key="shift", label="w₂ compared", section="Prompts", default=0.3, low=0.0,
+        high=1.0, step=0.05, when=("view", ("shift and labels",)),
+        help="Shifted share of the inputs in the second curve; its labels are all right.",
+    ),
+    Number(
+        page="layers", key="right", label="α compared", section="Prompts", default=0.5, low=0.0,
+        high=1.0, step=0.05, when=("view", ("shift and labels",)),
+        help="Share of right labels in the third curve; its inputs are not shifted.",
+    ),
+    Number(
+        page="layers", key="prompts", label="Prompts", section="Prompts", default=16, low=4,
+        high=64, step=4, when=("view", ("every head", "heads ranked", "shift and labels")),
+    ),
+    Number(
+        page="layers", key="prompt", label="Prompt", section="Prompts", default=1, low=1, high=64,
+        step=1, when=("view", ("one prompt",)),
+    ),
+    seed("layers", section="Prompts"),
+)  # fmt: skip
+
 TABLE: tuple[Control, ...] = (
     *LANDSCAPE,
     *RETRIEVAL,
     *REGRESSION,
     *HIDDEN_CONCEPT,
+    *GHOSTS,
     *GENERALIZATION,
+    *LAYERS,
     *CHECKPOINTS,
 )
 

@@ -17,6 +17,7 @@ from pages import catalog
 from pages.ui import panel, share
 from pages.ui.chart_view import Frames, chart_view
 from pages.ui.charts import Figure
+from pages.ui.component import component
 from pages.ui.controls import Scenario, defaults
 
 S = TypeVar("S")
@@ -24,6 +25,7 @@ R = TypeVar("R")
 
 _seen_modules: dict[str, int] = {}
 _run = threading.local()  # of the script thread: .asked, .places, .name
+_pulse = component("pulse", html='<span class="lab-pulse"></span>')
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
@@ -344,6 +346,19 @@ class Page(Generic[S]):
         parts = "".join(f"<div>{table.html()}</div>" for table in tables)
         with self.stage:
             st.html(f'<div class="lab-tables">{parts}</div>')
+
+    def again(self) -> None:
+        """Draw the picture once more when this one stands on the screen: for work done in slices.
+
+        The browser asks for it. So a moved control, a click or a closed tab has its turn between two
+        slices, and nothing else is needed to stop the work. The last call of a page.
+        """
+        if not panel.framed(self.name):
+            st.rerun()
+        key = f"{self.name}~pulse"
+        beat = st.session_state[f"{key}-beat"] = st.session_state.get(f"{key}-beat", 0) + 1
+        with self.stage:
+            _pulse(data={"beat": beat}, key=key, on_beat_change=lambda: None)
 
     def refuted_by(self, text: str) -> None:
         """What would refute the claim this page tests."""

@@ -33,6 +33,15 @@ from pages.ui.charts.generalization import (
     generalization_risks,
     generalization_scaling,
 )
+from pages.ui.charts.ghosts import (
+    ghost_answers,
+    ghost_labels,
+    ghost_layers,
+    ghost_losses,
+    ghost_maps,
+    ghost_mse_along,
+    ghost_reshaped_along,
+)
 from pages.ui.charts.hidden_concept import (
     KIND_LOOKS,
     concept_belief,
@@ -50,6 +59,14 @@ from pages.ui.charts.landscape import (
     landscape_plane,
     landscape_retrieval,
     landscape_surface,
+)
+from pages.ui.charts.layers import (
+    layers_conditions,
+    layers_energies,
+    layers_falls,
+    layers_map,
+    layers_moved,
+    layers_ranked,
 )
 from pages.ui.charts.regression import (
     Band,
@@ -101,6 +118,13 @@ __all__ = [
     "generalization_curves",
     "generalization_risks",
     "generalization_scaling",
+    "ghost_answers",
+    "ghost_labels",
+    "ghost_layers",
+    "ghost_losses",
+    "ghost_maps",
+    "ghost_mse_along",
+    "ghost_reshaped_along",
     "gradient",
     "greyed",
     "heatmap",
@@ -109,6 +133,12 @@ __all__ = [
     "landscape_plane",
     "landscape_retrieval",
     "landscape_surface",
+    "layers_conditions",
+    "layers_energies",
+    "layers_falls",
+    "layers_map",
+    "layers_moved",
+    "layers_ranked",
     "line",
     "lines",
     "merged",
