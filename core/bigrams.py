@@ -33,11 +33,11 @@ class TriggerLaw:
         check_odds(self.odds)
 
     @property
-    def trigger_ids(self) -> Int[np.ndarray, "K"]:
+    def trigger_ids(self) -> Int[np.ndarray, " K"]:
         return encode(self.triggers, least=0)
 
     @property
-    def output_ids(self) -> Int[np.ndarray, "O"]:
+    def output_ids(self) -> Int[np.ndarray, " O"]:
         """Letters a trigger's output is drawn from: those that are no triggers."""
         return np.setdiff1d(np.arange(V), self.trigger_ids)
 
@@ -55,7 +55,7 @@ def check_odds(odds: float) -> None:
         raise ValueError(f"odds must be a number of at least 1, got {odds!r}")
 
 
-def encode(text: str, least: int = 2, most: int = MAX_LENGTH) -> Int[np.ndarray, "T"]:
+def encode(text: str, least: int = 2, most: int = MAX_LENGTH) -> Int[np.ndarray, " T"]:
     """Numbers 0 to 25 of the letters in a text; blanks are left out, capitals are made small."""
     letters = "".join(text.split()).lower()
     for at, letter in enumerate(letters):
@@ -72,7 +72,7 @@ def encode(text: str, least: int = 2, most: int = MAX_LENGTH) -> Int[np.ndarray,
     return np.array([LETTERS.index(letter) for letter in letters], dtype=np.int64)
 
 
-def decode(tokens: Int[np.ndarray, "T"]) -> str:
+def decode(tokens: Int[np.ndarray, " T"]) -> str:
     """The letters again, without blanks."""
     return "".join(LETTERS[t] for t in tokens)
 
@@ -118,7 +118,7 @@ def sample(
 
 def draw_prompt(
     law: TriggerLaw, length: int, rng: np.random.Generator, most: int = 4000
-) -> Int[np.ndarray, "T"]:
+) -> Int[np.ndarray, " T"]:
     """A prompt of the law that ends in a trigger which has stood in it before.
 
     It is cut out of one long draw. Raises ValueError if no stretch of `most` letters has one.

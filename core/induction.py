@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 
 from core.bigrams import V, bigram_log_odds, check_odds, check_triggers, encode, favourite
 
-Tokens = Int[np.ndarray, "T"]
+Tokens = Int[np.ndarray, " T"]
 POSITIONS = ("relative", "absolute")
 ABLATIONS = ("none", "previous", "key", "output")
 
@@ -69,7 +69,7 @@ class HeadSettings:
             raise ValueError(f"t_max must be at least 1, got {self.t_max}")
 
     @property
-    def trigger_ids(self) -> Int[np.ndarray, "K"]:
+    def trigger_ids(self) -> Int[np.ndarray, " K"]:
         return encode(self.triggers, least=0)
 
 
@@ -99,7 +99,7 @@ def causal_softmax(scores: Float[np.ndarray, "T T"]) -> Float[np.ndarray, "T T"]
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def looks_back(length: int, s: HeadSettings) -> Bool[np.ndarray, "T"]:
+def looks_back(length: int, s: HeadSettings) -> Bool[np.ndarray, " T"]:
     """Positions at which layer 1 has a previous position stored."""
     at = np.arange(length)
     stored = at < (s.t_max if s.positions == "absolute" else length)
@@ -114,7 +114,7 @@ def previous_attention(length: int, s: HeadSettings) -> Float[np.ndarray, "T T"]
     return causal_softmax(scores)
 
 
-def trigger_buffer(tokens: Tokens, token: int, s: HeadSettings) -> Float[np.ndarray, "T"]:
+def trigger_buffer(tokens: Tokens, token: int, s: HeadSettings) -> Float[np.ndarray, " T"]:
     """`c_s(u) = [f_s(u) + (e^b1 - 1) 1{z_{s-1} = u}] / (e^b1 + s - 1)` for one letter u."""
     here = tokens == token
     count, length = np.cumsum(here), np.arange(1, len(tokens) + 1)
@@ -124,7 +124,7 @@ def trigger_buffer(tokens: Tokens, token: int, s: HeadSettings) -> Float[np.ndar
     return np.where(looks_back(len(tokens), s), sharp, count / length)
 
 
-def last_attention(tokens: Tokens, s: HeadSettings) -> Float[np.ndarray, "T"]:
+def last_attention(tokens: Tokens, s: HeadSettings) -> Float[np.ndarray, " T"]:
     """A2(T, .) alone, in time proportional to T."""
     q = int(tokens[-1])
     asks = q in s.trigger_ids and s.ablated != "key"
@@ -135,7 +135,7 @@ def last_attention(tokens: Tokens, s: HeadSettings) -> Float[np.ndarray, "T"]:
 
 def last_logits(
     tokens: Tokens, s: HeadSettings
-) -> tuple[Float[np.ndarray, "V"], Float[np.ndarray, "V"]]:
+) -> tuple[Float[np.ndarray, " V"], Float[np.ndarray, " V"]]:
     """In-context and bigram part of `xi_v = gamma sum_s A2(T,s) 1{z_s=v} + lambda log pi(v|q)`."""
     found = np.bincount(tokens, last_attention(tokens, s), V)
     gamma = 0.0 if s.ablated == "output" else s.gamma
@@ -154,7 +154,7 @@ def head(tokens: Tokens, s: HeadSettings) -> Head:
     return Head(tokens, A1, buffer, A2, gamma * A2 @ letters, bigram)
 
 
-def sharp_in_context(tokens: Tokens, s: HeadSettings) -> Float[np.ndarray, "V"]:
+def sharp_in_context(tokens: Tokens, s: HeadSettings) -> Float[np.ndarray, " V"]:
     """The in-context logits as beta1 -> infinity, relative positions, nothing ablated.
 
     `gamma [f(v) + (e^b2 - 1) g(q,v)] / [T + (e^b2 - 1) n]` with f the counts of letters and g those
@@ -197,16 +197,17 @@ def one_pair_prompt(length: int, trigger: int, output: int, at: int = 2) -> Toke
 
 def margins(
     lengths: Sequence[int], s: HeadSettings, trigger: int, output: int
-) -> Float[np.ndarray, "N"]:
+) -> Float[np.ndarray, " N"]:
     """Logit of the letter found in context minus that of the favourite, one pair a prompt."""
     found = []
     for length in lengths:
-        logits = sum(last_logits(one_pair_prompt(length, trigger, output), s))
+        in_context, bigram = last_logits(one_pair_prompt(length, trigger, output), s)
+        logits = in_context + bigram
         found.append(logits[output] - logits[favourite(trigger)])
     return np.array(found)
 
 
-def sharp_margins(lengths: Sequence[int], s: HeadSettings) -> Float[np.ndarray, "N"]:
+def sharp_margins(lengths: Sequence[int], s: HeadSettings) -> Float[np.ndarray, " N"]:
     """The same as beta1 -> infinity: `gamma e^b2 / (e^b2 + T - 1) - lambda log R`."""
     T = np.asarray(lengths, dtype=float)
     favour = s.bigram_weight * math.log(s.odds)
@@ -217,9 +218,9 @@ def sharp_margins(lengths: Sequence[int], s: HeadSettings) -> Float[np.ndarray, 
 class PositionStudy:
     """What the last trigger attends to when its only pair stands at `at`, by kind of positions."""
 
-    at: Int[np.ndarray, "N"]
-    on_output: dict[str, Float[np.ndarray, "N"]]  # weight on at + 1, where the output stands
-    strongest: dict[str, Int[np.ndarray, "N"]]  # the position with the most weight, from 1
+    at: Int[np.ndarray, " N"]
+    on_output: dict[str, Float[np.ndarray, " N"]]  # weight on at + 1, where the output stands
+    strongest: dict[str, Int[np.ndarray, " N"]]  # the position with the most weight, from 1
 
 
 def position_study(
@@ -348,7 +349,7 @@ class Recall:
     """What a memory answers: row = what is asked, column = what is read off, 1 = a whole memory."""
 
     table: Float[np.ndarray, "N K"]
-    right: Int[np.ndarray, "N"]  # the column that should be the largest
+    right: Int[np.ndarray, " N"]  # the column that should be the largest
 
     @property
     def share(self) -> float:
@@ -379,11 +380,11 @@ class RecallStudy:
     """Recall of M random pairs `sum_mu u_mu v_mu^T` over dimensions; all draws of a dimension
     pooled."""
 
-    dimensions: Int[np.ndarray, "N"]
-    diagonal: Float[np.ndarray, "N"]
-    diagonal_std: Float[np.ndarray, "N"]
-    off_std: Float[np.ndarray, "N"]
-    right: Float[np.ndarray, "N"]  # share of pairs whose largest answer is the right one
+    dimensions: Int[np.ndarray, " N"]
+    diagonal: Float[np.ndarray, " N"]
+    diagonal_std: Float[np.ndarray, " N"]
+    off_std: Float[np.ndarray, " N"]
+    right: Float[np.ndarray, " N"]  # share of pairs whose largest answer is the right one
 
 
 def recall_study(
@@ -406,7 +407,7 @@ def recall_study(
 
 def recall_spread(
     n_memories: int, dimensions: Sequence[int]
-) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
     """Standard deviation of recall on and off the diagonal in random unit vectors.
 
     `sqrt(M - 1) / d` around 1, and `sqrt(2/d + (M - 2)/d^2)` around 0.
@@ -418,7 +419,7 @@ def recall_spread(
 # ---- layer 2 as a Hopfield retrieval -------------------------------------------------------------
 
 
-def hopfield_patterns(h: Head) -> tuple[Float[np.ndarray, "T K"], Int[np.ndarray, "K"]]:
+def hopfield_patterns(h: Head) -> tuple[Float[np.ndarray, "T K"], Int[np.ndarray, " K"]]:
     """Layer 2's keys as stored patterns: the buffers, over the letters that occur in the prompt.
 
     With the last letter's unit vector as query and beta2 as inverse temperature, the softmax of a

@@ -23,7 +23,9 @@ import streamlit as st
 from pages.ui import uploads
 
 if TYPE_CHECKING:
+    from core.bigrams import TriggerLaw
     from core.curves import Curve
+    from core.induction import Embedding, Head, RecallStudy
     from core.landscape import Landscape
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from core.separation import ErrorStudy, PhaseMap
     from core.sweep_table import SweepTable
     from models.folder import Config
+    from models.induction_transformer import Training
     from models.predictor import TransformerPredictor
 
 F = TypeVar("F", bound=Callable)
@@ -396,3 +399,90 @@ def reshaping_study(**settings: Any) -> ReshapingStudy:
     from core.separation import StudySettings
 
     return reshaping_study(StudySettings(**settings))
+
+
+# ---- induction head ------------------------------------------------------------------------------
+
+
+@shared(64)
+def induction_prompt(triggers: str, odds: float, length: int, seed: int) -> str:
+    """A prompt drawn from the bigram model, ending in a trigger that came before."""
+    from core.bigrams import TriggerLaw, decode, draw_prompt
+
+    return decode(draw_prompt(TriggerLaw(triggers, odds), length, np.random.default_rng(seed)))
+
+
+@shared(16)
+def induction_embedding(dimension: int, places: int, seed: int) -> Embedding:
+    """`core.induction.random_embedding`, or orthonormal vectors where `dimension` is 0."""
+    from core.induction import orthonormal, random_embedding
+
+    if not dimension:
+        return orthonormal(places)
+    return random_embedding(dimension, places, np.random.default_rng(seed))
+
+
+@shared(64)
+def induction_heads(prompt: str, dimension: int, seed: int, **settings: Any) -> tuple[Head, ...]:
+    """Closed form, matrices in orthonormal vectors, matrices in the embedding of `dimension`."""
+    from core.bigrams import encode
+    from core.induction import HeadSettings, head, run
+
+    tokens, s = encode(prompt), HeadSettings(**settings)
+    exact = run(tokens, induction_embedding(0, len(tokens), 0), s)
+    embedded = exact
+    if dimension:
+        embedded = run(tokens, induction_embedding(dimension, len(tokens), seed), s)
+    return head(tokens, s), exact, embedded
+
+
+@shared(32)
+def induction_recall(memories: int, dimensions: tuple[int, ...], seed: int) -> RecallStudy:
+    """`core.induction.recall_study` of 20 draws a dimension."""
+    from core.induction import recall_study
+
+    return recall_study(memories, dimensions, 20, np.random.default_rng(seed))
+
+
+@dataclass(frozen=True)
+class InductionTraining:
+    """A training of the zoo read on one prompt, snapshot by snapshot."""
+
+    law: TriggerLaw
+    longest: int
+    card: dict[str, Any]
+    logits: np.ndarray  # (S, V)
+    attention1: np.ndarray  # (S, T, T)
+    attention2: np.ndarray  # (S, T, T)
+
+
+def induction_trainings() -> tuple[str, ...]:
+    """Trainings of an induction head in the zoo."""
+    from models import zoo
+
+    return zoo.trainings(zoo_folder())
+
+
+def induction_training(name: str, prompt: str) -> InductionTraining:
+    """Raises ValueError for a prompt the model has no positions for."""
+    torch_on_one_thread()
+    return _induction_training(name, prompt, str(zoo_folder()))
+
+
+@shared(32)
+def _induction_training(name: str, prompt: str, root: str) -> InductionTraining:
+    from core.bigrams import encode
+    from models import zoo
+    from models.induction_transformer import read_prompt
+
+    config = zoo.training_config(name, Path(root))
+    with _GATE:
+        read = read_prompt(_induction_snapshots(name, root), encode(prompt))
+    return InductionTraining(config.law, config.n_positions, zoo.card(name, Path(root)), *read)
+
+
+@shared(2)
+def _induction_snapshots(name: str, root: str) -> Training:
+    from models import zoo
+
+    return zoo.training(name, Path(root))

@@ -1,5 +1,7 @@
 """Letters with triggers: the law against counting, prompts against their promise."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,7 @@ def test_a_bad_prompt_says_what_to_do(text, message):
 @pytest.mark.parametrize("changes", [{"triggers": "aa"}, {"triggers": "A"}, {"triggers": LETTERS},
                                      {"odds": 0.5}, {"odds": float("nan")}])  # fmt: skip
 def test_a_bad_law_is_refused(changes):
-    with pytest.raises(ValueError, match="trigger|odds"):
+    with pytest.raises(ValueError, match=r"trigger|odds"):
         TriggerLaw(**changes)
 
 
@@ -62,7 +64,7 @@ def test_samples_follow_the_law_letter_by_letter():
     assert not np.isin(outputs[:, LAW.trigger_ids], LAW.trigger_ids).any()
     follows = np.zeros((V, V))
     for prompt, output in zip(tokens, outputs, strict=True):
-        for u, v in zip(prompt[:-1], prompt[1:], strict=True):
+        for u, v in itertools.pairwise(prompt):
             if output[u] >= 0:
                 assert v == output[u]
             follows[u, v] += 1

@@ -14,7 +14,7 @@ from core.bigrams import V, bigram_law, encode, favourite
 from core.hopfield import attention
 from core.induction import HeadSettings, head
 
-Q, O, X, R = (int(encode("qoxr")[i]) for i in range(4))
+Q, OUT, FAVOURITE = (int(token) for token in encode("qor"))
 SHARP = HeadSettings()
 PROMPTS = st.text("qoxrab", min_size=2, max_size=24)
 SETTINGS = st.builds(
@@ -106,24 +106,24 @@ def test_the_tie_of_qoxoq_is_199333():
     logits = head(encode("q o x o q"), SHARP).in_context[-1]
     wanted = 4 * (math.exp(5) + 1) / (2 * math.exp(5) + 3)
     assert wanted == pytest.approx(1.99333, abs=5e-6)
-    assert logits[[Q, O]] == pytest.approx([wanted, wanted], abs=1e-12)
+    assert logits[[Q, OUT]] == pytest.approx([wanted, wanted], abs=1e-12)
 
 
 @pytest.mark.parametrize("length", [4, 20, 111, 500])
 def test_one_pair_has_its_closed_form(length):
-    tokens = induction.one_pair_prompt(length, Q, O)
+    tokens = induction.one_pair_prompt(length, Q, OUT)
     assert tokens[-1] == Q
     assert (tokens == Q).sum() == 2
-    assert (tokens == O).sum() == 1
+    assert (tokens == OUT).sum() == 1
     assert (tokens != favourite(Q)).all()
     logits = head(tokens, SHARP).in_context[-1]
-    assert logits[O] == pytest.approx(4 * math.exp(5) / (math.exp(5) + length - 1), abs=1e-12)
+    assert logits[OUT] == pytest.approx(4 * math.exp(5) / (math.exp(5) + length - 1), abs=1e-12)
 
 
 def test_context_wins_up_to_length_110():
     assert induction.take_over_length(SHARP) == pytest.approx(110.4, abs=0.05)
     lengths = range(4, 400)
-    margins = induction.margins(lengths, SHARP, Q, O)
+    margins = induction.margins(lengths, SHARP, Q, OUT)
     np.testing.assert_allclose(margins, induction.sharp_margins(lengths, SHARP), atol=1e-12)
     assert [T for T, m in zip(lengths, margins, strict=True) if m > 0][-1] == 110
     assert induction.take_over_length(replace(SHARP, odds=1.0)) == math.inf
@@ -134,7 +134,7 @@ def test_context_wins_up_to_length_110():
 @pytest.mark.parametrize("length", [90, 110, 150])
 def test_past_t_max_absolute_positions_find_the_trigger_or_themselves(at, length):
     s = replace(SHARP, t_max=30)
-    study = induction.position_study(length, [at], s, Q, O)
+    study = induction.position_study(length, [at], s, Q, OUT)
     if length != 2 * at:
         assert study.strongest["absolute"] == [at if length > 2 * at else length]
     assert study.strongest["relative"] == [at + 1]
@@ -144,17 +144,17 @@ def test_past_t_max_absolute_positions_find_the_trigger_or_themselves(at, length
 
 
 def test_absolute_positions_within_t_max_are_as_good():
-    study = induction.position_study(60, range(2, 50), replace(SHARP, t_max=64), Q, O)
+    study = induction.position_study(60, range(2, 50), replace(SHARP, t_max=64), Q, OUT)
     np.testing.assert_allclose(study.on_output["absolute"], study.on_output["relative"])
-    half = induction.position_study(60, range(2, 50), replace(SHARP, t_max=32), Q, O)
+    half = induction.position_study(60, range(2, 50), replace(SHARP, t_max=32), Q, OUT)
     assert ((half.strongest["absolute"] == half.at + 1) == (half.at + 1 <= 32)).all()
 
 
 def test_each_memory_is_needed():
     tokens = encode("a b q o d e q")
-    assert head(tokens, SHARP).logits[-1].argmax() == O
+    assert head(tokens, SHARP).logits[-1].argmax() == OUT
     for gone in ("previous", "key", "output"):
-        assert head(tokens, replace(SHARP, ablated=gone)).logits[-1].argmax() == R
+        assert head(tokens, replace(SHARP, ablated=gone)).logits[-1].argmax() == FAVOURITE
 
 
 @pytest.mark.parametrize("d", [16, 64])
