@@ -84,7 +84,7 @@ SCENARIOS = (
         label="Cross-talk",
         values={"view": MEMORIES, "vectors": "random", "dimension": 48},
         claim="26 random pairs in 48 dimensions recall themselves as 1 ± 0.104 and each other as "
-        "0 ± 0.228. Halving both spreads takes two and four times the dimensions.",
+        "0 ± 0.228. Twice the dimensions halve the first; the second takes up to four times.",
     ),
     controls.Scenario(
         name="birth",
@@ -167,14 +167,10 @@ def dimension(s: Settings) -> int:
 def prompt(s: Settings) -> str:
     if s.source == "typed":
         return letters(s.prompt)
-    law = (trained().law.triggers, 10.0) if s.view == TRAINING else (letters(s.triggers), s.odds)
-    return cache.induction_prompt(*law, s.length, s.seed)
-
-
-def trained() -> Any:
-    from models import zoo
-
-    return zoo.training_config(TRAINED, cache.zoo_folder())
+    if s.view == TRAINING:
+        law = cache.induction_law(TRAINED)
+        return cache.induction_prompt(law.triggers, law.odds, s.length, s.seed)
+    return cache.induction_prompt(letters(s.triggers), s.odds, s.length, s.seed)
 
 
 def pair(triggers: str) -> tuple[int, int]:
@@ -249,7 +245,7 @@ def compute(s: Settings) -> Any:
             return lengths(s, head)
         case "positions":
             q, o = pair(head.triggers)
-            at = np.arange(2, s.span - 1)
+            at = range(2, s.span - 1)
             return Places(induction.position_study(s.span, at, head, q, o), q, o)
         case "memories":
             n = max(s.tmax if s.positions == "absolute" else 24, 3)
@@ -271,14 +267,18 @@ def lengths(s: Settings, head: HeadSettings) -> Lengths:
     q, o = pair(head.triggers)
     take_over = induction.take_over_length(head)
     last = min(max(3 * take_over if math.isfinite(take_over) else 0, 300), 4000)
-    T = np.unique(np.rint(np.geomspace(4, last, 60)).astype(int))
+    T = np.rint(np.geomspace(4, last, 60)).astype(int)
+    if 4 < take_over < last:  # both lengths beside it, so that the sentence names the right one
+        T = np.append(T, [math.floor(take_over), math.ceil(take_over)])
+    T = np.unique(T)
+    each = T.tolist()
     found = []
     for length in MATRIX_LENGTHS:
         vectors: Embedding = cache.induction_embedding(dimension(s), length, s.seed)
         run = induction.run(induction.one_pair_prompt(length, q, o), vectors, head)
         found.append(run.logits[-1, o] - run.logits[-1, (q + 1) % 26])
     return Lengths(
-        T, induction.sharp_margins(T, head), induction.margins(T, head, q, o),
+        T, induction.sharp_margins(each, head), induction.margins(each, head, q, o),
         np.array(MATRIX_LENGTHS), np.array(found), take_over, q, o,
     )  # fmt: skip
 
@@ -367,8 +367,8 @@ def look_run(r: Run, s: Settings) -> str:
 
 def check(r: Run) -> str:
     return (
-        f"Live check: the matrices in orthonormal vectors give the closed form to within "
-        f"{r.gap:.0e} in all {r.closed.logits.size} logits of this prompt."
+        f"Live check: in all {r.closed.logits.size} logits of this prompt, the matrices of "
+        f"orthonormal vectors differ from the closed form by at most {r.gap:.1g} (10⁻¹⁰ allowed)."
     )
 
 
@@ -384,7 +384,7 @@ def look_lengths(r: Lengths, s: Settings) -> str:
         )
     wins = r.lengths[r.here > 0]
     here = (
-        f"the head as set wins up to T = {wins[-1]} of the lengths drawn"
+        f"the head as set wins up to T = {wins[-1]}"
         if len(wins)
         else "the head as set wins at no length drawn"
     )

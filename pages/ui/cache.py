@@ -456,11 +456,11 @@ class InductionTraining:
     attention2: np.ndarray  # (S, T, T)
 
 
-def induction_trainings() -> tuple[str, ...]:
-    """Trainings of an induction head in the zoo."""
+def induction_law(name: str) -> TriggerLaw:
+    """The law a training of the zoo drew its prompts from."""
     from models import zoo
 
-    return zoo.trainings(zoo_folder())
+    return zoo.training_config(name, zoo_folder()).law
 
 
 def induction_training(name: str, prompt: str) -> InductionTraining:
