@@ -461,9 +461,10 @@ def look_retrieved(r: Retrieved, s: Settings) -> str:
     if q not in letters(s.triggers):
         return f"{q} is no trigger: the query is 0, and every key gets **{number(weights[best])}**."
     return (
-        f"The keys of layer 2 are the stored patterns, e_{q} the query, β₂ the inverse temperature. "
-        f"One Hopfield step puts **{number(weights[best])}** on position {best + 1}, whose value is "
-        f"**{r.prompt[best]}**: the head reads values, not keys, so it retrieves once and stops."
+        f"The keys of layer 2 are the stored patterns, the unit vector of {q} is the query, β₂ the "
+        "inverse temperature. Equal keys lie on one another. One Hopfield step puts "
+        f"**{number(weights[best])}** on position {best + 1}, whose value is **{r.prompt[best]}**: "
+        "the head reads values, not keys, so it retrieves once and stops."
     )
 
 

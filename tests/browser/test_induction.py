@@ -50,6 +50,21 @@ def test_each_view_draws_and_fits(visitor, lab, pictures, look, request):
         )
 
 
+def test_a_slider_that_went_comes_back_with_its_value(visitor, lab):
+    page = visitor.open(f"{lab}/{PAGE}")
+    said = sentence(page).inner_text()
+    for view in ("training", "attention"):
+        page.get_by_role("radio", name=view, exact=True).click()
+        drawn(page)
+    slider = page.locator(f".st-key-{PAGE}-beta1-slider").get_by_role("slider")
+    expect(slider).to_have_attribute("aria-valuenow", "60")
+    page.get_by_role("radio", name="logits", exact=True).click()
+    expect(chart(page, "logits")).to_have_attribute("data-state", "drawn")
+    page.get_by_role("radio", name="attention", exact=True).click()
+    expect(page.locator(f".st-key-{PAGE}-beta1 input")).to_have_value("60")
+    expect(sentence(page)).to_have_text(said)
+
+
 def test_the_training_plays_in_both_pictures(visitor, lab):
     page = visitor.open(f"{lab}/{PAGE}?preset=birth")
     first, second = chart(page, "training"), chart(page, "trained-attention")

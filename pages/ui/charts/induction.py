@@ -164,7 +164,8 @@ def margin_curve(
 def position_curves(study: PositionStudy, t_max: int) -> Figure:
     """Weight on the right position, and the strongest position, against where the pair stands."""
     x = study.at
-    shape, note = _upright(t_max, f"T_max = {t_max}", left=t_max > (x[0] + x[-1]) / 2)
+    shape, note = _upright(t_max, f"T<sub>max</sub> = {t_max}", left=t_max > (x[0] + x[-1]) / 2)
+    note |= {"y": 0.5}  # clear of both curves, which run high or low
     traces = []
     for i, kind in enumerate(study.on_output):
         traces += [
@@ -190,6 +191,11 @@ def position_curves(study: PositionStudy, t_max: int) -> Figure:
     )  # fmt: skip
 
 
+def _ticks(names: Sequence[str]) -> dict[str, Any]:
+    """Every letter has its name, a few numbers have theirs."""
+    return {"nticks": 8} if names[0].isdecimal() else {"dtick": 1}
+
+
 def recall_tables(
     recalls: Mapping[str, Recall], axes: Mapping[str, tuple[list[str], list[str], str, str]]
 ) -> Figure:
@@ -212,13 +218,15 @@ def recall_tables(
             )
         )  # fmt: skip
         plain = {"type": "category", "showgrid": False, "showline": False, "ticks": "",
-                 "tickangle": 0, "tickfont": {"size": 10}, "nticks": 26}  # fmt: skip
+                 "tickangle": 0, "tickfont": {"size": 10}}  # fmt: skip
         layout[f"xaxis{n}"] = {
-            **plain, "domain": [0.355 * i, 0.355 * i + 0.29], "anchor": f"y{n}",
+            **plain,
+            **_ticks(columns), "domain": [0.355 * i, 0.355 * i + 0.29], "anchor": f"y{n}",
             "title": {"text": answer, "standoff": 4},
         }  # fmt: skip
         layout[f"yaxis{n}"] = {
-            **plain, "anchor": f"x{n}", "autorange": "reversed",
+            **plain,
+            **_ticks(rows), "anchor": f"x{n}", "autorange": "reversed",
             "title": {"text": asked, "standoff": 4},
         }  # fmt: skip
         layout["annotations"].append(_heading(f"{name}: {100 * r.share:.3g} % right", n))
