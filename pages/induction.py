@@ -359,10 +359,10 @@ def look_run(r: Run, s: Settings) -> str:
             f"The last letter {q} is no trigger, so layer 2 spreads evenly over {len(r.prompt)} "
             f"positions and counts letters. {verdict}"
         )
-    return (
-        f"Layer 1 puts **{number(one_back(h))}** of its weight one back, on average. So layer 2 "
-        f"finds what came after {q} and puts **{number(weight)}** there. {verdict}"
-    )
+    back = f"Layer 1 puts **{number(one_back(h))}** of its weight one back, on average"
+    if not followers(r.prompt):
+        return f"{back}, but {q} has not stood before: there is nothing to find. {verdict}"
+    return f"{back}; layer 2 puts **{number(weight)}** on what came after {q} before. {verdict}"
 
 
 def check(r: Run) -> str:

@@ -289,6 +289,7 @@ def test_a_bad_setting_is_named_and_the_picture_stays(visit, drawn, changes, mes
 
 def test_no_trigger_and_no_favourite_are_said(visit):
     assert "q is no trigger" in sentence(visit(triggers="z"))
+    assert "q has not stood before" in sentence(visit(prompt="abq"))
     assert "has no favourite" in sentence(visit(view="length", odds=1.0))
     assert "γ is too small" in sentence(visit(view="length", gamma=1.0))
     assert "is not among them" in sentence(visit(view="training", prompt="ababa"))
