@@ -90,8 +90,8 @@ SCENARIOS = (
         name="birth",
         label="A head is born",
         values={"view": TRAINING, "prompt": "the quick brown fox q"},
-        claim="The output and the trigger memory are learnt first, and change little. When layer 1 "
-        "learns to look back, accuracy jumps from near chance to above 0.9.",
+        claim="The output and the trigger memory are learnt first, and accuracy hardly moves. When "
+        "layer 1 learns to look back, it jumps from below 0.25 to above 0.9.",
     ),
 )
 
@@ -471,7 +471,8 @@ def look_retrieved(r: Retrieved, s: Settings) -> str:
 REFUTED = {
     "head": r"""
 - Matrices in orthonormal vectors that differ from the closed form by more than $10^{-10}$.
-- A follower of the last letter that wins although a memory is emptied: all three are needed.
+- A memory that is not needed: the previous-position or the key memory emptied, and the weight on
+  what followed the trigger does not fall; or the output memory emptied, and in-context logits stay.
 - At large $\beta_1$, in-context logits other than
   $\gamma\,[f(v)+(e^{\beta_2}-1)\,g(q,v)]\,/\,[T+(e^{\beta_2}-1)\,n]$ *(ours)*, with $f$ the counts
   of letters and $g$ those of what followed $q$, $n$ in all. Position 1 attends to itself and counts

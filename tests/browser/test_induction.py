@@ -57,7 +57,7 @@ def test_a_slider_that_went_comes_back_with_its_value(visitor, lab):
         page.get_by_role("radio", name=view, exact=True).click()
         drawn(page)
     slider = page.locator(f".st-key-{PAGE}-beta1-slider").get_by_role("slider")
-    expect(slider).to_have_attribute("aria-valuenow", "60")
+    expect(slider).to_have_value("60")
     page.get_by_role("radio", name="logits", exact=True).click()
     expect(chart(page, "logits")).to_have_attribute("data-state", "drawn")
     page.get_by_role("radio", name="attention", exact=True).click()

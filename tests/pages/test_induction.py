@@ -173,6 +173,7 @@ def test_a_head_is_born(visit, drawn):
     born = next(i for i, row in enumerate(rows) if row["repeated"] > 0.5)
     assert rows[born]["wk1"] == rows[born - 1]["wk1"] == 1
     assert rows[born - 1]["wo1"] > 0.7
+    assert rows[born - 1]["repeated"] < 0.25
     assert rows[born]["wk0"] > 1.5 * rows[born - 1]["wk0"]
     (progress, moving), (maps, seen_maps) = drawn["training"], drawn["trained-attention"]
     assert len(moving.data) == len(seen_maps.data) == len(rows)
@@ -225,8 +226,11 @@ def test_the_live_check_holds_to_1e_10(visit, view):
 
 @pytest.mark.parametrize("emptied", ["previous position", "key", "output"])
 def test_without_one_memory_the_favourite_wins(visit, emptied):
+    whole = numbers(visit())[1]
     app = visit(ablated=emptied)
     assert "**r** comes out first" in sentence(app)
+    if emptied != "output":
+        assert numbers(app)[1] < whole / 2
 
 
 def test_the_energy_is_the_landscapes(visit, drawn):
