@@ -233,6 +233,9 @@ class Retrieved:
     table: str
     order: np.ndarray  # positions in the order of the table's rows
     landscape: Landscape
+    asks: bool  # whether the last letter asks layer 2 for anything
+    step: np.ndarray  # (2, 2): the query and where one step takes it, on the landscape's plane
+    away: float  # of the query from the strongest key, where the landscape page begins
 
 
 def compute(s: Settings) -> Any:
@@ -287,12 +290,18 @@ def retrieved(text: str, h: Head, s: Settings) -> Retrieved:
     """Layer 2's keys as memories of the landscape's engine, the strongest one first."""
     from core.induction import hopfield_patterns
 
-    patterns, _ = hopfield_patterns(h)
+    patterns, kept = hopfield_patterns(h)
     if patterns.shape[1] < 2:
         raise ValueError("This picture needs two different letters in the prompt. Type another.")
-    order = np.argsort(-h.attention2[-1], kind="stable")
+    weights = h.attention2[-1]
+    order = np.argsort(-weights, kind="stable")
     table = "\n".join(", ".join(f"{x:.4g}" for x in row) for row in patterns[order])
-    return Retrieved(text, h, table, order, cache.landscape(table, **landscape_engine(s)))
+    r = cache.landscape(table, **landscape_engine(s))
+    asks = text[-1] in letters(s.triggers) and s.ablated != "key"
+    query = (kept == h.tokens[-1]) * float(asks)
+    away = float(np.linalg.norm(query - patterns[order[0]]))
+    step = cache.on_plane(r.plane, np.stack([query, weights @ patterns]))
+    return Retrieved(text, h, table, order, r, asks, step, away)
 
 
 def landscape_engine(s: Settings) -> dict[str, Any]:
@@ -458,8 +467,9 @@ def look_retrieved(r: Retrieved, s: Settings) -> str:
     weights = r.closed.attention2[-1]
     best = int(weights.argmax())
     q = r.prompt[-1]
-    if q not in letters(s.triggers):
-        return f"{q} is no trigger: the query is 0, and every key gets **{number(weights[best])}**."
+    if not r.asks:
+        why = "is no trigger" if q not in letters(s.triggers) else "finds the key memory emptied"
+        return f"{q} {why}: the query is 0, and every key gets **{number(weights[best])}**."
     return (
         f"The keys of layer 2 are the stored patterns, the unit vector of {q} is the query, β₂ the "
         "inverse temperature. Equal keys lie on one another. One Hopfield step puts "
@@ -652,7 +662,9 @@ def marks(progress: charts.Figure) -> list[dict[int, dict[str, Any]]]:
 def draw_retrieved(page: frame.Page[Settings], r: Retrieved) -> None:
     s = page.settings
     page.chart(
-        charts.hopfield_step(r.landscape, r.closed.attention2[-1], r.order, r.prompt, r.prompt[-1]),
+        charts.hopfield_step(
+            r.landscape, r.step, r.closed.attention2[-1], r.order, r.prompt, r.prompt[-1]
+        ),
         "energy",
         "Energy over a plane of the keys with one retrieval step, and the weight of each position",
     )
@@ -661,6 +673,10 @@ def draw_retrieved(page: frame.Page[Settings], r: Retrieved) -> None:
     with page.stage:
         if link:
             st.link_button("These keys on the landscape page", link, icon=":material/landscape:")
+            if r.away > 1e-4:
+                st.caption(
+                    f"There the query begins at the strongest key, {r.away:.2g} from the query here."
+                )
         else:
             st.caption("The prompt is too long for a link to the landscape page. Shorten it.")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from core.bigrams import TriggerLaw
     from core.curves import Curve
     from core.induction import Embedding, Head, RecallStudy
-    from core.landscape import Landscape
+    from core.landscape import Landscape, Plane
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
     from core.reshape import ReshapingStudy
@@ -479,6 +479,13 @@ def _induction_training(name: str, prompt: str, root: str) -> InductionTraining:
     with _GATE:
         read = read_prompt(_induction_snapshots(name, root), encode(prompt))
     return InductionTraining(config.law, config.n_positions, zoo.card(name, Path(root)), *read)
+
+
+def on_plane(plane: Plane, points: np.ndarray) -> np.ndarray:
+    """Where points `(N, D)` lie on a landscape's plane, `(N, 2)`."""
+    import torch
+
+    return plane.project(torch.from_numpy(points)).numpy()
 
 
 @shared(2)

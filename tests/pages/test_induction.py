@@ -252,6 +252,20 @@ def test_the_energy_is_the_landscapes(visit, drawn):
     assert there.weights[0].argmax() == 0
 
 
+def test_the_query_is_the_unit_vector_also_where_no_key_is(visit, drawn):
+    app = visit(view="energy", prompt="abqoq", beta1=2.0)
+    weights = by_hand("abqoq", b1=2.0)[1]
+    assert numbers(app)[0] == pytest.approx(weights.max(), abs=5e-5)
+    assert any("strongest key" in c.value for c in app.caption)
+    r = induction.compute(settings(view="energy", prompt="abqoq", beta1=2.0))
+    # Keys over a, b, o, q: column q is by_hand's buffer, so the strongest key lies short of (0,0,0,1).
+    keys = r.closed.buffer[:, [0, 1, 14, 16]]
+    assert r.away == pytest.approx(np.linalg.norm(np.array([0, 0, 0, 1]) - keys[3]))
+    moved = np.linalg.norm(np.array([0, 0, 0, 1]) - weights @ keys)
+    assert 0 < np.linalg.norm(r.step[1] - r.step[0]) <= moved + 1e-12  # a plane shortens
+    assert "key memory emptied" in sentence(visit(view="energy", ablated="key"))
+
+
 def test_a_long_prompt_has_no_link(visit):
     app = visit(view="energy", prompt="abcdefghijklmnopqrstuvwxyz" * 4 + "q", beta1=1.0)
     assert not app.get("link_button")

@@ -316,11 +316,17 @@ def training_progress(rows: Sequence[Mapping[str, float]], chance: float) -> Fig
 
 
 def hopfield_step(
-    r: Landscape, weights: np.ndarray, order: np.ndarray, letters: str, trigger: str
+    r: Landscape,
+    step: np.ndarray,
+    weights: np.ndarray,
+    order: np.ndarray,
+    letters: str,
+    trigger: str,
 ) -> Figure:
     """Layer 2 as a retrieval: the energy over a plane of keys, and the weight of each position.
 
     Args:
+        step: `(2, 2)`, the query and where one step takes it.
         weights: A2 of the last position, by position.
         order: which position each memory of `r` is the key of.
     """
@@ -328,10 +334,10 @@ def hopfield_step(
     names = places(letters)
     dark = "#0c1b3a"
     hover = [f"key of {names[i]}" for i in order]
-    ends = {
-        axis: {"range": [float(v[0]), float(v[-1])], "showgrid": False, "showline": False}
-        for axis, v in (("xaxis", r.xs), ("yaxis", r.ys))
-    }
+    ends = {}  # the query may lie outside what the landscape drew
+    for i, (axis, v) in enumerate((("xaxis", r.xs), ("yaxis", r.ys))):
+        inside = [float(min(v[0], step[0, i] - 0.1)), float(max(v[-1], step[0, i] + 0.1))]
+        ends[axis] = {"range": inside, "showgrid": False, "showline": False}
     return figure(
         heatmap(
             side.energy[::2, ::2], r.xs[::2], r.ys[::2], "energy", showscale=False,
@@ -345,8 +351,8 @@ def hopfield_step(
                        "opacity": 1 - 0.6 * np.minimum(side.off_plane, 1)},
         },
         {
-            "type": "scatter", "mode": "lines+markers", "x": side.path[:2, 0],
-            "y": side.path[:2, 1], "name": f"query {trigger}, one step",
+            "type": "scatter", "mode": "lines+markers", "x": step[:, 0],
+            "y": step[:, 1], "name": f"query {trigger}, one step",
             "line": {"color": "#ff6a3d", "width": 3}, "hoverinfo": "skip",
             "marker": {"size": [19, 8], "symbol": ["circle-open", "circle"], "color": "#ff6a3d",
                        "line": {"width": 3, "color": "#ff6a3d"}},
