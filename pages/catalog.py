@@ -105,6 +105,15 @@ PAGES: tuple[Entry, ...] = (
         claim="A deep transformer retrieves from associative memory layer by layer (the paper's future work).",
     ),
     Entry(
+        name="induction",
+        title="Induction head",
+        group="Mechanism",
+        icon=":material/linked_services:",
+        blurb="Take a two-layer transformer's induction head apart into memories, and watch one being born.",
+        claim="An induction head is a retrieval from associative memories: it finds what followed "
+        "the same letter before.",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",

@@ -27,11 +27,13 @@ from pages.ui import uploads
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from core.bigrams import TriggerLaw
     from core.concept_study import ConceptSettings, HarmByKind, HiddenConcept
     from core.curves import Curve
     from core.generalization import Generalization, ScalingStudy
     from core.ghosts import Ghosts, GhostSettings, Progress
-    from core.landscape import Landscape
+    from core.induction import Embedding, Head, RecallStudy
+    from core.landscape import Landscape, Plane
     from core.layers import LayerReading
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from core.separation import ErrorStudy, PhaseMap
     from core.sweep_table import SweepTable
     from models.folder import Config
+    from models.induction_transformer import Training
     from models.predictor import TransformerPredictor
     from models.reshaped_memories import ReshapedModel
 
@@ -689,3 +692,97 @@ def _layer_reading(
     from models.layer_reading import read_layers
 
     return read_layers(_predictor.model, prompts(draw), lengths, lambda: _GATE)
+
+
+# ---- induction head ------------------------------------------------------------------------------
+
+
+@shared(64)
+def induction_prompt(triggers: str, odds: float, length: int, seed: int) -> str:
+    """A prompt drawn from the bigram model, ending in a trigger that came before."""
+    from core.bigrams import TriggerLaw, decode, draw_prompt
+
+    return decode(draw_prompt(TriggerLaw(triggers, odds), length, np.random.default_rng(seed)))
+
+
+@shared(16)
+def induction_embedding(dimension: int, places: int, seed: int) -> Embedding:
+    """`core.induction.random_embedding`, or orthonormal vectors where `dimension` is 0."""
+    from core.induction import orthonormal, random_embedding
+
+    if not dimension:
+        return orthonormal(places)
+    return random_embedding(dimension, places, np.random.default_rng(seed))
+
+
+@shared(64)
+def induction_heads(prompt: str, dimension: int, seed: int, **settings: Any) -> tuple[Head, ...]:
+    """Closed form, matrices in orthonormal vectors, matrices in the embedding of `dimension`."""
+    from core.bigrams import encode
+    from core.induction import HeadSettings, head, run
+
+    tokens, s = encode(prompt), HeadSettings(**settings)
+    exact = run(tokens, induction_embedding(0, len(tokens), 0), s)
+    embedded = exact
+    if dimension:
+        embedded = run(tokens, induction_embedding(dimension, len(tokens), seed), s)
+    return head(tokens, s), exact, embedded
+
+
+@shared(32)
+def induction_recall(memories: int, dimensions: tuple[int, ...], seed: int) -> RecallStudy:
+    """`core.induction.recall_study` of 20 draws a dimension."""
+    from core.induction import recall_study
+
+    return recall_study(memories, dimensions, 20, np.random.default_rng(seed))
+
+
+@dataclass(frozen=True)
+class InductionTraining:
+    """A training of the zoo read on one prompt, snapshot by snapshot."""
+
+    law: TriggerLaw
+    longest: int
+    card: dict[str, Any]
+    logits: np.ndarray  # (S, V)
+    attention1: np.ndarray  # (S, T, T)
+    attention2: np.ndarray  # (S, T, T)
+
+
+def induction_law(name: str) -> TriggerLaw:
+    """The law a training of the zoo drew its prompts from."""
+    from models import zoo
+
+    return zoo.training_config(name, zoo_folder()).law
+
+
+def induction_training(name: str, prompt: str) -> InductionTraining:
+    """Raises ValueError for a prompt the model has no positions for."""
+    torch_on_one_thread()
+    return _induction_training(name, prompt, str(zoo_folder()))
+
+
+@shared(32)
+def _induction_training(name: str, prompt: str, root: str) -> InductionTraining:
+    from core.bigrams import encode
+    from models import zoo
+    from models.induction_transformer import read_prompt
+
+    config = zoo.training_config(name, Path(root))
+    with _GATE:
+        read = read_prompt(_induction_snapshots(name, root), encode(prompt))
+    return InductionTraining(config.law, config.n_positions, zoo.card(name, Path(root)), *read)
+
+
+def on_plane(plane: Plane, points: np.ndarray) -> np.ndarray:
+    """Where points `(N, D)` lie on a landscape's plane, `(N, 2)`."""
+    import torch
+
+    return plane.project(torch.from_numpy(points)).numpy()
+
+
+@shared(2)
+def _induction_snapshots(name: str, root: str) -> Training:
+    from models import zoo
+
+    return zoo.training(name, Path(root))

@@ -861,6 +861,102 @@ LAYERS: tuple[Control, ...] = (
     seed("layers", section="Prompts"),
 )  # fmt: skip
 
+# ---- induction head ----
+
+_PROMPT_TABS = ("view", ("attention", "logits", "training", "energy"))
+_HEAD_TABS = ("view", ("attention", "logits", "length", "positions", "energy"))
+
+INDUCTION: tuple[Control, ...] = (
+    Choice(
+        page="induction", key="view", label="Picture", tabs=True, default="attention",
+        options=("attention", "logits", "length", "positions", "memories", "training", "energy"),
+    ),
+    Choice(
+        page="induction", key="source", label="Prompt", section="Prompt", default="typed",
+        options=("typed", "drawn"), when=_PROMPT_TABS,
+        help="Type letters, or draw them from the bigram model with its triggers.",
+    ),
+    Text(
+        page="induction", key="prompt", label="Letters a to z", section="Prompt",
+        default="the quota fell q", longest=200, lines=3, when=("source", ("typed",)),
+        help="Every letter is a token; blanks do not count. The last letter asks.",
+    ),
+    Number(
+        page="induction", key="length", label="T length", section="Prompt", default=32, low=8,
+        high=96, step=1, when=("source", ("drawn",)),
+        help="The draw is cut so that it ends in a trigger which came before.",
+    ),
+    Text(
+        page="induction", key="triggers", label="Q triggers", section="Prompt", default="q",
+        longest=24, lines=3, when=("view", (*_HEAD_TABS[1], "memories")),
+        help="The letters layer 2 asks about. In a drawn prompt each is always followed by one "
+        "letter, drawn anew per prompt.",
+    ),
+    Number(
+        page="induction", key="beta1", label="β₁ layer 1", section="Weights", default=60.0, low=0.0,
+        high=60.0, step=0.5, when=_HEAD_TABS,
+        help="How sharply a position looks at the one before it.",
+    ),
+    Number(
+        page="induction", key="beta2", label="β₂ layer 2", section="Weights", default=5.0, low=0.0,
+        high=12.0, step=0.1, when=_HEAD_TABS,
+        help="How sharply the last letter looks for positions whose buffer holds it.",
+    ),
+    Number(
+        page="induction", key="gamma", label="γ context", section="Weights", default=4.0, low=0.0,
+        high=12.0, step=0.1, when=_HEAD_TABS, help="Weight of what the context says.",
+    ),
+    Number(
+        page="induction", key="bigram", label="λ bigram law", section="Weights", default=1.0,
+        low=0.0, high=4.0, step=0.05, when=_HEAD_TABS,
+        help="Weight of what is known without context.",
+    ),
+    Number(
+        page="induction", key="odds", label="R odds of the favourite", section="Weights",
+        default=10.0, low=1.0, high=1000.0, step=0.05, log=True, when=_HEAD_TABS,
+        help="Under the bigram law, the next letter of the alphabet follows R times as often as any "
+        "other.",
+    ),
+    Choice(
+        page="induction", key="positions", label="Positions", section="Wiring", default="relative",
+        options=("relative", "absolute"),
+        when=("view", ("attention", "logits", "length", "memories", "energy")),
+        help="Relative: one back is the same everywhere. Absolute: a pair of positions is stored "
+        "for each place up to T_max.",
+    ),
+    Number(
+        page="induction", key="tmax", label="T_max stored positions", section="Wiring", default=64,
+        low=2, high=128, step=1, when=("view", (*_HEAD_TABS[1], "memories")),
+        help="Of no effect on relative positions.",
+    ),
+    Number(
+        page="induction", key="span", label="T prompt length", section="Wiring", default=120,
+        low=16, high=400, step=1, when=("view", ("positions",)),
+    ),
+    Choice(
+        page="induction", key="ablated", label="Emptied memory", section="Wiring",
+        default="none", options=("none", "previous position", "key", "output"),
+        when=("view", (*_HEAD_TABS[1], "memories")),
+        help="Set one of the three memories to 0 and see the head fail.",
+    ),
+    Choice(
+        page="induction", key="vectors", label="Vectors", section="Embedding", default="orthonormal",
+        options=("orthonormal", "random"),
+        when=("view", ("attention", "logits", "length", "memories")),
+        help="Orthonormal vectors keep memories apart. Random ones share D dimensions and cross-talk.",
+    ),
+    Number(
+        page="induction", key="dimension", label="D dimension", section="Embedding", default=128,
+        low=16, high=512, step=1, when=("vectors", ("random",)),
+    ),
+    Number(
+        page="induction", key="memories", label="M memories", section="Embedding", default=26,
+        low=2, high=64, step=1, when=("view", ("memories",)),
+        help="Of the curve below: pairs stored in one matrix.",
+    ),
+    seed("induction", section="Seed"),
+)  # fmt: skip
+
 TABLE: tuple[Control, ...] = (
     *LANDSCAPE,
     *RETRIEVAL,
@@ -869,6 +965,7 @@ TABLE: tuple[Control, ...] = (
     *GHOSTS,
     *GENERALIZATION,
     *LAYERS,
+    *INDUCTION,
     *CHECKPOINTS,
 )
 

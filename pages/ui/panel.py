@@ -188,6 +188,9 @@ def draw(page: str, *, keyed: bool) -> None:
             row.when[0] in undrawn or current[row.when[0]] not in row.when[1]
         ):
             undrawn.add(row.key)
+            # The browser forgets a slider that goes. What Python remembers of it would stop the value from
+            # being sent again, and the slider would come back at its lowest stop.
+            st.session_state.pop(f"{row.name}~slider", None)
             continue
         if row.section != section:
             section = row.section
