@@ -11,18 +11,22 @@ depend on how many others are asked, and its k examples are the first k of its 2
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 __all__ = [
     "FORMATS",
     "MOST_EXAMPLES",
+    "PIECE",
     "SELECTIONS",
     "Band",
     "Example",
@@ -33,6 +37,8 @@ __all__ = [
     "Scores",
     "Task",
     "TaskError",
+    "answer",
+    "answer_piece",
     "band",
     "bundled",
     "bundled_names",
@@ -40,6 +46,7 @@ __all__ = [
     "questions",
     "read_tweeteval",
     "read_tweeteval_folder",
+    "read_tweeteval_zip",
     "with_words",
 ]
 
@@ -125,7 +132,11 @@ class Task:
 
 def bundled_names() -> tuple[str, ...]:
     """The small tasks that come with the lab."""
-    return tuple(sorted(path.stem.replace("-", " ") for path in TASKS.glob("*.tsv") if path.stem != "outside"))
+    return tuple(
+        sorted(
+            path.stem.replace("-", " ") for path in TASKS.glob("*.tsv") if path.stem != "outside"
+        )
+    )
 
 
 def bundled(name: str) -> Task:
@@ -186,6 +197,26 @@ def read_tweeteval_folder(folder: Path) -> Task:
     return read_tweeteval(files, folder.name)
 
 
+def read_tweeteval_zip(data: bytes) -> Task:
+    """The task in a zip of a TweetEval folder. Nothing is written to disk."""
+    files: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for info in archive.infolist()[:1000]:
+                name = info.filename.rsplit("/", 1)[-1]
+                if not _FILE.fullmatch(name):
+                    continue
+                if name in files or info.file_size > MAX_BYTES:
+                    raise TaskError(f"the zip's {name} stands there twice or is too large")
+                with archive.open(info) as file:  # it may be larger than it says
+                    files[name] = file.read(MAX_BYTES + 1)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as reason:
+        raise TaskError(
+            f"expected a zip of a folder with mapping.txt and train_text.txt; {reason}"
+        ) from None
+    return read_tweeteval(files)
+
+
 _FILE = re.compile(r"mapping\.txt|(train|val|test)_(text|labels)\.txt")
 
 
@@ -226,7 +257,9 @@ def _lines(file: str, data: bytes) -> list[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TaskError(f"{file} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+        raise TaskError(
+            f"{file} is not UTF-8 text (byte {error.start}): save it as UTF-8"
+        ) from None
     lines = text.replace("\r\n", "\n").split("\n")  # not splitlines: tweets hold odd separators
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -329,9 +362,7 @@ class Question:
         return tuple(f" {option}" for option in self.item.options)
 
 
-def questions(
-    task: Task, k: int, how: Prompting, n: int, start: int = 0
-) -> tuple[Question, ...]:
+def questions(task: Task, k: int, how: Prompting, n: int, start: int = 0) -> tuple[Question, ...]:
     """Questions number `start` to `n - 1` of the task, each after k examples.
 
     Fewer come if the task has fewer. "random" draws examples anew for each question, "one draw for
@@ -351,14 +382,11 @@ def questions(
     if k > len(kept) - (task.one_set and not shared):
         raise ValueError(f"k: {task.name} has only {len(kept)} items to learn from, got k = {k}")
     return tuple(
-        _question(task, k, how, int(number), kept if shared else None)
-        for number in order[start:n]
+        _question(task, k, how, int(number), kept if shared else None) for number in order[start:n]
     )
 
 
-def _question(
-    task: Task, k: int, how: Prompting, number: int, kept: np.ndarray | None
-) -> Question:
+def _question(task: Task, k: int, how: Prompting, number: int, kept: np.ndarray | None) -> Question:
     item = task.asked[number]
     # The draws are made for MOST_EXAMPLES examples whatever k is, so that prompts are nested.
     rng = np.random.default_rng([how.seed, 3] if kept is not None else [how.seed, 4, number])
@@ -412,18 +440,36 @@ def _wrong_answer(task: Task, item: Item, u: np.ndarray) -> str:
 # --- Answers --------------------------------------------------------------------------------------
 
 
+@runtime_checkable
 class LanguageModel(Protocol):
     """Says how probable each continuation of a prompt is."""
 
     @property
     def name(self) -> str: ...
 
-    def score(
-        self, asked: Sequence[tuple[str, Sequence[str]]]
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    def score(self, asked: Sequence[tuple[str, Sequence[str]]]) -> Iterator[tuple[int, np.ndarray]]:
         """For each `(prompt, continuations)` its number and, in natural logarithms, the summed
         log-probability of the tokens of each continuation; in any order, as they are ready."""
         ...
+
+
+PIECE = 8
+"""Questions that are scored together. In half precision a sum depends on what else is in its
+batch, in the third digit: always the same pieces give always the same numbers."""
+
+
+def answer(model: LanguageModel, asked: Sequence[Question]) -> Scores:
+    """The model's scores for questions, PIECE by PIECE."""
+    rows: list[np.ndarray] = []
+    for start in range(0, len(asked), PIECE):
+        rows += answer_piece(model, asked[start : start + PIECE])
+    return Scores.of(asked, rows)
+
+
+def answer_piece(model: LanguageModel, piece: Sequence[Question]) -> list[np.ndarray]:
+    """The model's summed log-probabilities for the answers of each question, all in one go."""
+    rows = dict(model.score([(q.prompt, q.continuations) for q in piece]))
+    return [rows[i] for i in range(len(piece))]
 
 
 @dataclass(frozen=True)
@@ -463,13 +509,14 @@ class Band:
     baseline: float
 
 
-def band(values: np.ndarray, resampled: np.ndarray, baseline: float, level: float) -> Band:
-    """Percentile interval of the resampled values; those that are undefined are left out."""
+def band(sample: np.ndarray, baseline: float, level: float) -> Band:
+    """A value, `sample[0]`, and the percentile interval of its resamples, undefined ones left out."""
+    value, resampled = float(sample[0]), sample[1:]
     good = resampled[np.isfinite(resampled)]
     if not len(good):
-        return Band(float(values), np.nan, np.nan, baseline)
+        return Band(value, np.nan, np.nan, baseline)
     low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
-    return Band(float(values), float(low), float(high), baseline)
+    return Band(value, float(low), float(high), baseline)
 
 
 def measure(
@@ -498,7 +545,7 @@ def measure(
         guess = float((1 / (~np.isnan(scores.log_probs)).sum(1)).mean())
         undefined = Band(np.nan, np.nan, np.nan, np.nan)
         return {
-            "accuracy": band(accuracy[0], accuracy[1:], guess, level),
+            "accuracy": band(accuracy, guess, level),
             "AUC": undefined,
             "macro-F1": undefined,
         }
@@ -509,11 +556,9 @@ def measure(
     f1 = _macro_f1(scores.answers, scores.right, weights, n_labels)
     f1_always = _macro_f1(always, scores.right, weights[:1], n_labels)
     return {
-        "accuracy": band(
-            accuracy[0], accuracy[1:], float((always == scores.right).mean()), level
-        ),
-        "AUC": band(auc[0], auc[1:], 0.5, level),
-        "macro-F1": band(f1[0], f1[1:], float(f1_always[0]), level),
+        "accuracy": band(accuracy, float((always == scores.right).mean()), level),
+        "AUC": band(auc, 0.5, level),
+        "macro-F1": band(f1, float(f1_always[0]), level),
     }
 
 

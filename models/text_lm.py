@@ -63,6 +63,11 @@ def fastest_dtype() -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
+def is_hub_id(which: str) -> bool:
+    """Whether this is written as the hub writes its ids and is no folder here."""
+    return _HUB_ID.fullmatch(which) is not None and not Path(which).is_dir()
+
+
 def find(which: str) -> Path:
     """The folder of a model: as given, or in the hub's cache."""
     path = Path(which).expanduser()
@@ -256,6 +261,7 @@ class TextModel:
             lambda module, given: (given[0].contiguous(),)
         )
         empty = (config.bos_token_id, config.eos_token_id, 0)
+        self._kept: tuple[list[int], Any] = ([], None)
         self._start = self._lead or [next(t for t in empty if isinstance(t, int))]
 
     def _plain(self, texts: Sequence[str]) -> list[list[int]]:
@@ -303,8 +309,12 @@ class TextModel:
 
     @torch.inference_mode()
     def _begin(self, tokens: list[int]) -> Any:
-        ids = torch.tensor([tokens])
-        return self.model(ids, use_cache=True, **self._last_only).cache
+        """Keys and values of a beginning. The last one is kept: the next call often has the same."""
+        kept, past = self._kept
+        if kept != tokens:
+            past = self.model(torch.tensor([tokens]), use_cache=True, **self._last_only).cache
+            self._kept = (tokens, past)
+        return past
 
     @torch.inference_mode()
     def _batch(

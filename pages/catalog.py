@@ -72,6 +72,15 @@ PAGES: tuple[Entry, ...] = (
         "training do too.",
     ),
     Entry(
+        name="text",
+        title="In-context text",
+        group="Context",
+        icon=":material/chat:",
+        blurb="A small language model learns a task from the examples in its prompt, or does not.",
+        claim="More examples, right answers and texts of the same domain make in-context learning "
+        "on text better.",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",
