@@ -110,13 +110,6 @@ class Task:
         return self.pool is self.asked
 
     @cached_property
-    def majority(self) -> int | None:
-        """The label most frequent among the examples' items."""
-        if not self.labels:
-            return None
-        return int(np.bincount([item.right for item in self.pool]).argmax())
-
-    @cached_property
     def _grams(self) -> tuple[object, object]:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -531,8 +524,8 @@ def measure(
 
     They equal scikit-learn's `accuracy_score`, `roc_auc_score` (for more than two labels
     `multi_class="ovr", average="macro"`) and `f1_score(average="macro", zero_division=0)`. The
-    baseline always answers the label most frequent among the examples' items. A word task has
-    accuracy alone: its answers are no classes; its baseline guesses.
+    baseline always answers the label that is most frequent among the questions: no constant answer
+    does better. A word task has accuracy alone: its answers are no classes; its baseline guesses.
     """
     n = len(scores.right)
     drawn = np.random.default_rng([seed, 5]).integers(n, size=(n_resamples, n))
@@ -550,8 +543,7 @@ def measure(
             "macro-F1": undefined,
         }
     n_labels = len(task.labels)
-    assert task.majority is not None
-    always = np.full(n, task.majority)
+    always = np.full(n, np.bincount(scores.right).argmax())
     auc = _auc(scores.probabilities, scores.right, weights, n_labels)
     f1 = _macro_f1(scores.answers, scores.right, weights, n_labels)
     f1_always = _macro_f1(always, scores.right, weights[:1], n_labels)

@@ -60,7 +60,7 @@ SCENARIOS = (
         name="made-up", label="Made-up labels",
         values={"task": "animals", "words": "made up", "examples": 16},
         claim="Animals are foo, objects are bar. After 16 examples the AUC is above 0.7: the model "
-        "orders the two. Its accuracy does not leave the line, because one word is always likelier.",
+        "orders the two. Its accuracy stays below the line: one of the words is always likelier.",
     ),
     controls.Scenario(
         name="sentiment", label="Known labels", values={"task": "sentiment"},
@@ -137,6 +137,10 @@ def task_of(s: Settings) -> TextTask:
         words = MADE_UP[: len(labels)]
     else:
         words = tuple(w.strip() for w in s.own.split(",") if w.strip())
+        if not words:
+            raise ValueError(
+                f"type {len(labels)} words, for {', '.join(labels)}, with commas between."
+            )
     named = TextTask(which.name, which.folder, which.stamp, which.archive, words)
     cache.text_task(named)  # says now if the words do not fit
     return named

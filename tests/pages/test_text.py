@@ -113,7 +113,7 @@ def test_curves_are_scikit_learns(figures):
         assert list(figures[name.lower()].layout.xaxis.ticktext) == [str(k) for k in ks]
     right = found[0][0]
     line = trace(figures["accuracy"], "most frequent label")
-    np.testing.assert_allclose(line.y, [(right == 0).mean()] * 4)
+    np.testing.assert_allclose(line.y, [max(right.mean(), 1 - right.mean())] * 4)
     np.testing.assert_allclose(trace(figures["auc"], "no order").y, [0.5] * 4)
     shown = [expected["accuracy"][0], expected["accuracy"][-1], expected["AUC"][-1]]
     assert bold(at) == pytest.approx(shown, abs=5e-5)
@@ -202,7 +202,7 @@ def test_label_words_and_questions_are_answered(figures):
     assert fingerprint(figures) != before
     assert "foo for animal, bar for object" in " ".join(c.value for c in at.caption)
     widget(at, "words").set_value("your own").run()
-    assert "expected 2 different words" in at.warning[0].value
+    assert "type 2 words, for animal, object" in at.warning[0].value
     widget(at, "own").set_value("yes, no").run()
     assert not at.warning
     widget(at, "view").set_value("one prompt").run()
@@ -258,13 +258,8 @@ def test_what_cannot_be_is_refused_and_the_last_picture_stays(figures, values, w
     at = opened()
     before = fingerprint(figures)
     for key, value in values.items():
-        if key in ("own", "folder"):
-            at.session_state[f"text-{key}"] = value
-        elif key == "prompt":
-            at.session_state["text-prompt"] = value
-        else:
-            widget(at, key).set_value(value)
-        at.run()
+        at.session_state[f"text-{key}"] = value
+    at.run()
     assert not at.exception
     assert words in at.warning[0].value
     assert fingerprint({k: figures[k] for k in before}) == before
@@ -356,7 +351,7 @@ def test_claim_made_up():
     (_, (after, _)), _ = ends("made-up")
     assert after["AUC"].value > 0.7
     assert after["AUC"].low > 0.5
-    assert after["accuracy"].low <= after["accuracy"].baseline <= after["accuracy"].high
+    assert after["accuracy"].low <= after["accuracy"].baseline
 
 
 def test_claim_sentiment():
