@@ -196,9 +196,9 @@ def show_curves(page: frame.Page[Settings], r: Result) -> None:
     with page.stage:
         places = st.columns(len(names)) if len(names) > 1 else [st.container()]
     for name, place in zip(names, places, strict=True):
-        baseline = "most frequent label" if r.task.labels else "guessing"
+        baseline = "majority" if r.task.labels else "guessing"
         if name == "AUC":
-            baseline = "no order"
+            baseline = "chance"
         page.chart(
             charts.text_measure(r.ks, name, r.curve(name), r.baseline(name), baseline),
             name.lower(),
@@ -231,7 +231,7 @@ def reading(r: Result) -> str:
         auc, before = r.bands[-1]["AUC"], r.bands[0]["AUC"]
         text += f" The AUC goes from {before.value:.3f} to **{auc.value:.4f}**"
         if auc.low <= 0.5 <= auc.high:
-            text += ", and its band holds 0.5: the model is **at chance**, it does not tell the labels apart"
+            text += f", and its band holds 0.5: **no better than chance** on these {r.n} questions"
         text += "."
     return text
 
@@ -257,6 +257,7 @@ def notes(s: Settings, r: Result) -> str:
     if r.n < s.queries:
         said.append(f"{r.n} questions are all there are.")
     if r.task.labels:
+        said.append("The majority line always answers the most frequent label of the questions.")
         words = r.task.pool[0].options
         if words != r.task.labels:
             said.append(
@@ -264,7 +265,9 @@ def notes(s: Settings, r: Result) -> str:
                 + ", ".join(f"{w} for {n}" for w, n in zip(words, r.task.labels, strict=True)) + "."
             )  # fmt: skip
     else:
-        said.append("Answers are no classes here, so there is neither AUC nor F1.")
+        said.append(
+            "Guessing picks one of the answers offered. Answers are no classes here, so there is neither AUC nor F1."
+        )
     if s.selection == "one draw for all":
         said.append("All questions share their examples: the band is for these examples only.")
     said.append(

@@ -530,7 +530,7 @@ TEXT: tuple[Control, ...] = (
     Choice(
         page="text", key="task", label="Task", section="Task", default="capitals",
         options=("capitals", "plurals", "past tense", "antonyms", "animals", "sentiment", TEXT_FOLDER),
-        help="Six small tasks of 61 to 65 items come with the lab. In the first four each text has "
+        help="Six small tasks of 62 to 66 items come with the lab. In the first four each text has "
         "answers of its own, in the last three all texts share their labels.",
     ),
     Text(

@@ -112,9 +112,9 @@ def test_curves_are_scikit_learns(figures):
         assert list(t.customdata) == list(ks)
         assert list(figures[name.lower()].layout.xaxis.ticktext) == [str(k) for k in ks]
     right = found[0][0]
-    line = trace(figures["accuracy"], "most frequent label")
+    line = trace(figures["accuracy"], "majority")
     np.testing.assert_allclose(line.y, [max(right.mean(), 1 - right.mean())] * 4)
-    np.testing.assert_allclose(trace(figures["auc"], "no order").y, [0.5] * 4)
+    np.testing.assert_allclose(trace(figures["auc"], "chance").y, [0.5] * 4)
     shown = [expected["accuracy"][0], expected["accuracy"][-1], expected["AUC"][-1]]
     assert bold(at) == pytest.approx(shown, abs=5e-5)
 
