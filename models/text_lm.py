@@ -144,10 +144,11 @@ def read_folder(folder: Path, dtype: torch.dtype, name: str = "") -> TextModel:
     how: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if gguf is not None:
         how["gguf_file"] = gguf.name
+    causal: Any = AutoModelForCausalLM  # its stubs know nothing of `output_loading_info`
     try:
         with BUILDING:
             tokenizer = AutoTokenizer.from_pretrained(str(folder), **how)
-            model, info = AutoModelForCausalLM.from_pretrained(
+            model, info = causal.from_pretrained(
                 str(folder), dtype=dtype, use_safetensors=True, output_loading_info=True, **how
             )
     except ImportError as reason:
