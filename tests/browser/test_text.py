@@ -21,6 +21,7 @@ def test_the_small_model_answers_and_a_prompt_is_opened(visitor, lab, pictures):
     page = visitor.open(f"{lab}/text?v=1&{FEW}")
     expect(sentence(page)).to_contain_text(re.compile(r"Accuracy goes from 0\.\d{4} without"))
     expect(chart(page, "accuracy")).to_have_attribute("data-state", "drawn")
+    drawn(page)
     page.get_by_role("radio", name="one prompt").click()
     expect(page.locator(".lab-prompt")).to_contain_text("->")
     expect(sentence(page)).to_contain_text("The right answer")
