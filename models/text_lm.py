@@ -91,8 +91,11 @@ def find(which: str) -> Path:
         ) from None
 
 
-def check_folder(folder: Path) -> Path | None:
-    """Refuse what is no folder of a causal model; the GGUF file if the weights are one."""
+def check_folder(folder: Path, dtype: torch.dtype) -> Path | None:
+    """Refuse what is no folder of a causal model; the GGUF file if the weights are one.
+
+    Weights on disk are taken to be in half precision: in float32 they need twice as much memory.
+    """
     if not folder.is_dir():
         raise ModelError(f"expected a folder with a model, {folder.name!r} is none")
     ggufs = sorted(folder.glob("*.gguf"))
@@ -106,11 +109,11 @@ def check_folder(folder: Path) -> Path | None:
         raise ModelError(
             f"{folder.name}: expected weights in *.safetensors or in one *.gguf; {why}"
         )
-    size = sum(path.stat().st_size for path in tensors or ggufs)
+    size = sum(path.stat().st_size for path in tensors or ggufs) * dtype.itemsize // 2
     room = min(MAX_BYTES, int(0.8 * _memory()))
     if size > room:
         raise ModelError(
-            f"{folder.name}: its weights take {size / 2**30:.1f} GiB, this machine has room for "
+            f"{folder.name}: its weights take {size / 2**30:.1f} GiB in memory, this machine has room for "
             f"{room / 2**30:.1f}; take a smaller model"
         )
     if not tensors:
@@ -140,7 +143,7 @@ def read_folder(folder: Path, dtype: torch.dtype, name: str = "") -> TextModel:
     """The model and tokenizer in a folder, frozen. Every tensor must be in the file, and used."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    gguf = check_folder(folder)
+    gguf = check_folder(folder, dtype)
     how: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if gguf is not None:
         how["gguf_file"] = gguf.name

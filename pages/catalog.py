@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamlit.navigation.page import Page
 
-ICON = str(Path(__file__).parent / "ui" / "icon.png")
+_PNG = (Path(__file__).parent / "ui" / "icon.png").read_bytes()
+# In the message itself: Streamlit drops a file it serves when a fragment reruns, and a browser that
+# asks for the icon again, as Chromium does when the address changes, is answered 404.
+ICON = "data:image/png;base64," + b64encode(_PNG).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
