@@ -9,6 +9,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 PORT ?= 8501
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 APT := apt-get install -y --no-install-recommends
@@ -19,7 +20,8 @@ run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/test.stamp lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --ignore=tests/browser
+	$(BIN)/pytest tests/browser
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

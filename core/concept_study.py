@@ -588,6 +588,58 @@ def _answers(
     return (values.mT @ solved)[..., 0]
 
 
+# ---- harm, over many prompts ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HarmByKind:
+    """Mean influence of an example of each kind over prompts, and the standard error of the means.
+
+    `harm` is in units of the clean values' variance, `concept` in those of |z|; NaN where there is no
+    example of the kind.
+    """
+
+    kinds: tuple[str, ...]
+    count: Int[np.ndarray, " K"]  # examples of the kind in all prompts together
+    harm: Float[np.ndarray, " K"]  # rise of BMA's squared error by having the example
+    harm_error: Float[np.ndarray, " K"]
+    concept: Float[np.ndarray, " K"]  # how far the example moves the concept
+
+
+def harm_by_kind(settings: ConceptSettings, prompts: int = 64) -> HarmByKind:
+    """`influence` in up to `prompts` prompts, examples pooled by kind: one prompt is an anecdote.
+
+    Errors of the means are over prompts, whose examples share a concept and a query.
+    """
+    data = draw_concepts(settings)
+    n = settings.examples if settings.position is None else settings.position
+    unit = float(data.targets[..., 0].square().mean().clamp_min(1e-300))
+    used = min(prompts, settings.prompts)
+    sums = np.zeros((used, len(KINDS), 3))  # per prompt: examples, their harm, their pull
+    for b in range(used):
+        found = influence(
+            data.keys[b, :n],
+            data.values[b, :n, 0],
+            data.keys[b, n],
+            float(data.targets[b, n, 0]),
+            settings.assumed_ridge,
+            settings.kappa,
+            settings.kernel,
+            settings.kernel_parameter,
+        )
+        size = float(data.concepts[b, 0].norm().clamp_min(1e-300))
+        for kind in range(len(KINDS)):
+            mine = (data.kinds[b, :n] == kind).numpy()
+            pulls = found.concept[mine].sum() / size
+            sums[b, kind] = mine.sum(), found.harm_bma[mine].sum() / unit, pulls
+    count = sums[..., 0].sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        harm, concept = (sums[..., 1:].sum(0) / count[:, None]).T
+        spread = sums[..., 1] - harm * sums[..., 0]  # a mean of ratios: its linearised error
+        harm_error = np.sqrt((spread**2).sum(0)) / count
+    return HarmByKind(KINDS, count.astype(int), harm, harm_error, concept)
+
+
 # ---- checks ------------------------------------------------------------------------------------
 
 

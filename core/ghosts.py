@@ -87,10 +87,13 @@ class Ghosts:
     settings: GhostSettings
     xs: Float[Tensor, "R t D"]
     ys: Float[Tensor, "R t"]
+    start_xs: Float[Tensor, "R t D"]  # the prompts of the law that the searches began from
+    start_ys: Float[Tensor, "R t"]
     steps: Int[np.ndarray, " S"]  # where the losses were taken, 0 included
     losses: Float[np.ndarray, "S R"]  # on the queries of that step
     mse: Float[np.ndarray, " R"]  # on held-out queries
     start_mse: Float[np.ndarray, " R"]  # the same before the search: prompts of the law
+    silent_mse: Float[np.ndarray, " R"]  # the same without a search: those prompts, every label 0
     relative: Float[np.ndarray, " R"]  # mse over the variance of a label
     reference: float  # mean of f([c])^2 over held-out queries: what there is to reproduce
     rank: Int[np.ndarray, " R"]  # of the ghosts' inputs (t, D)
@@ -144,7 +147,9 @@ def construct(
     held_out, wanted_held_out = fresh(settings.held_out)
     xs = start.xs.to(dtype).clone().requires_grad_()
     ys = (start.ys / scale).to(dtype).clone().requires_grad_()  # labels in units of their scale
-    start_mse = _held_out(ask, xs, ys * scale, held_out, wanted_held_out)
+    start_xs, start_ys = xs.detach().clone(), ys.detach() * scale
+    start_mse = _held_out(ask, start_xs, start_ys, held_out, wanted_held_out)
+    silent_mse = _held_out(ask, start_xs, 0 * start_ys, held_out, wanted_held_out)
     optimiser = torch.optim.Adam([xs, ys], lr=settings.learning_rate, betas=(0.9, 0.98))
     begun = time.monotonic()
     taken: list[int] = []
@@ -172,10 +177,13 @@ def construct(
                 settings=settings,
                 xs=xs.detach().clone(),
                 ys=ys.detach() * scale,
+                start_xs=start_xs,
+                start_ys=start_ys,
                 steps=np.array(taken),
                 losses=np.stack(losses),
                 mse=mse,
                 start_mse=start_mse,
+                silent_mse=silent_mse,
                 relative=mse / scale**2,
                 reference=float(wanted_held_out.double().square().mean()),
                 rank=torch.linalg.matrix_rank(xs.detach().double(), rtol=1e-6).numpy(),

@@ -118,9 +118,14 @@ def power_attention(
     scores: Float[Tensor, "*batch M"], beta: float | Float[Tensor, "..."]
 ) -> Float[Tensor, "*batch M"]:
     """`([z]_+ / h)^beta`, the gradient of `power_norm`. All 0 where no score is positive."""
-    _, ratios, total = _power_sum(scores, beta)
-    size = total ** (1 / (1 + beta))
-    return (ratios / size.unsqueeze(-1)) ** _column(beta)
+    positive = scores.clamp_min(0)
+    top = positive.amax(dim=-1, keepdim=True)
+    ratios = positive / torch.where(top > 0, top, 1.0)
+    powers = ratios ** _column(
+        beta
+    )  # the costly part, so once: their n-th powers are one product away
+    total = torch.where(top > 0, (powers * ratios).sum(dim=-1, keepdim=True), 1.0)
+    return powers * total ** -_column(beta / (1 + beta))
 
 
 # ---- second derivatives of h, for the Hessian of the energy ----------------------------------

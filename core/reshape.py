@@ -74,7 +74,7 @@ def _check_pair(targets: Tensor, sources: Tensor, ridge: float, tolerance: float
 
 def _reason(rank: int, rows: int, columns: int, residual: float, ridge: float) -> str:
     if residual < EXACT:
-        return f"Exact: the {rows} ghosts have rank {rank}, and the examples follow their pattern."
+        return f"Exact: the {rows} ghosts have rank {rank}, and each is sent onto its example."
     if ridge > 0:
         more = "" if rank >= rows else f" (and {rows} ghosts have rank {rank} only)"
         return f"Not exact: a ridge of {ridge:g} shrinks the map{more}; set it to 0 to compare."

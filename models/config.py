@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
+from core.bigrams import TriggerLaw, V
+
 TASKS = ("linear", "sparse", "relu", "tree")
 POSITIONS = ("fixed", "offset")
 
@@ -103,6 +105,66 @@ class RegressorConfig:
         if missing:  # the sizes decide what is allocated: no silent defaults
             raise ValueError(f"config.json: missing keys {sorted(missing)}")
         return cls(**raw, law=TrainingLaw(**law))
+
+
+@dataclass(frozen=True)
+class InductionConfig:
+    """Sizes, law and kept steps of the training of an induction head; config.json has a kind."""
+
+    n_embd: int = 128
+    n_positions: int = 64
+    steps: tuple[int, ...] = (0,)
+    law: TriggerLaw = field(default_factory=TriggerLaw)
+
+    KIND: ClassVar[str] = "induction_transformer"
+    LIMITS: ClassVar[dict[str, tuple[int, int]]] = {"n_embd": (1, 1024), "n_positions": (2, 1024)}
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.LIMITS.items():
+            _whole(name, getattr(self, name), low, high)
+        steps = self.steps
+        if not isinstance(steps, tuple) or not 1 <= len(steps) <= 64:
+            raise ValueError(f"steps must be 1 to 64 whole numbers, got {_short(steps)}")
+        for step in steps:
+            _whole("steps", step, 0, 10_000_000)
+        if list(steps) != sorted(set(steps)):
+            raise ValueError(f"steps must rise, got {_short(steps)}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.KIND, **asdict(self), "steps": list(self.steps)}
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> InductionConfig:
+        """The config in a parsed `config.json`. Raises ValueError naming the key that is wrong."""
+        if not isinstance(raw, dict) or raw.get("kind") != cls.KIND:
+            got = raw.get("kind") if isinstance(raw, dict) else type(raw).__name__
+            raise ValueError(
+                f'config.json must be an object with "kind": "{cls.KIND}", got {got!r}'
+            )
+        expected = {f.name for f in fields(cls)}
+        if set(raw) - {"kind"} != expected:
+            raise ValueError(
+                f"config.json: expected the keys {sorted(expected)}, got {_short(sorted(raw))}"
+            )
+        law = raw["law"]
+        if not isinstance(law, dict) or set(law) != {"triggers", "odds"}:
+            raise ValueError(f"law must be an object of triggers and odds, got {_short(law)}")
+        _number("odds", law["odds"], 1, 1e6)
+        if not isinstance(raw["steps"], list):
+            raise ValueError(f"steps must be a list, got {_short(raw['steps'])}")
+        return cls(raw["n_embd"], raw["n_positions"], tuple(raw["steps"]), TriggerLaw(**law))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor of a `Training`: learnt ones have a first axis of steps."""
+        d = self.n_embd
+        frozen: dict[str, tuple[int, ...]] = {
+            "embed": (V, d),
+            "unembed": (V, d),
+            "position": (self.n_positions, d),
+        }
+        frozen |= {name: (d, d) for name in ("value1", "value2")}
+        learnt = ("key1", "key2", "output2", "bigram")
+        return frozen | {name: (len(self.steps), d, d) for name in learnt}
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:

@@ -18,15 +18,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from models.config import RegressorConfig, TrainingLaw
+from models.config import InductionConfig, RegressorConfig, TrainingLaw
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from models.gpt2_regressor import GPT2Regressor
+    from models.induction_transformer import Training
     from models.one_layer_attention import OneLayerAttention, OneLayerConfig
 
-    Model = GPT2Regressor | OneLayerAttention
+    Model = GPT2Regressor | OneLayerAttention  # what answers regression prompts
 
 MAX_BYTES = 64 * 2**20  # of a whole folder; 12 layers of 256, the largest we train, take 38 MiB
 MAX_JSON_BYTES = 2**20
@@ -44,7 +45,7 @@ BUILDING = threading.Lock()
 
 
 class Config(Protocol):
-    """What the config of every kind of checkpoint tells; `to_json` gives `config.json`."""
+    """What the config of every regressor tells; `to_json` gives `config.json`."""
 
     @property
     def n_dims(self) -> int: ...
@@ -69,10 +70,10 @@ def read_folder(files: Path | Mapping[str, bytes]) -> Model:
     Raises CheckpointError for anything that is not such a folder: pickles, unknown or missing
     files, more than MAX_BYTES, JSON that is not UTF-8 or has duplicate keys, sizes past
     `RegressorConfig.LIMITS`, and weights that are truncated, misnamed, of another shape or dtype,
-    or not finite.
+    or not finite. Also for a checkpoint that is no regressor.
     """
     contents = read_files(files) if isinstance(files, Path) else _named(files)
-    config = read_config(contents)
+    config = regressor_config(contents)
     read_card(contents)
     return build(config, read_weights(contents, config))
 
@@ -169,14 +170,27 @@ def _no_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a number of JSON")
 
 
-def read_config(contents: Mapping[str, bytes]) -> Config:
+def regressor_config(contents: Mapping[str, bytes]) -> Config:
+    """The checked config of a checkpoint that answers regression prompts."""
+    config = read_config(contents)
+    if isinstance(config, InductionConfig):
+        raise CheckpointError(
+            "expected a checkpoint that answers regression prompts, got the training of an "
+            "induction head; the induction page shows those of the zoo"
+        )
+    return config
+
+
+def read_config(contents: Mapping[str, bytes]) -> Config | InductionConfig:
     """The checked config of a folder's files; refuses one whose weights could not fit MAX_BYTES."""
     if CONFIG not in contents:
         raise CheckpointError(f"{CONFIG} is missing: it holds the sizes and the training law")
     try:
         raw = parse_json(CONFIG, contents[CONFIG])
-        config: Config
-        if raw.get("kind") == "one_layer_attention":
+        config: Config | InductionConfig
+        if raw.get("kind") == InductionConfig.KIND:
+            config = InductionConfig.from_json(raw)
+        elif raw.get("kind") == "one_layer_attention":
             from models.one_layer_attention import OneLayerConfig
 
             config = OneLayerConfig.from_json(raw)
@@ -202,15 +216,17 @@ def read_card(contents: Mapping[str, bytes]) -> dict[str, Any]:
 # --- Weights -------------------------------------------------------------------------------------
 
 
-def n_weights(config: Config) -> int:
+def n_weights(config: Config | InductionConfig) -> int:
     """Numbers in the weights of a checkpoint; nothing is allocated to count them."""
     return sum(math.prod(shape) for shape in expected_shapes(config).values())
 
 
-def expected_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+def expected_shapes(config: Config | InductionConfig) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor in the weights; equals the model's `state_dict()`."""
     if isinstance(config, RegressorConfig):
         return _gpt2_shapes(config)
+    if isinstance(config, InductionConfig):
+        return config.shapes()
     from models.one_layer_attention import OneLayerConfig
 
     if isinstance(config, OneLayerConfig):
@@ -253,7 +269,9 @@ def _gpt2_shapes(config: RegressorConfig) -> dict[str, tuple[int, ...]]:
     return shapes | {"read_out.weight": (1, e), "read_out.bias": (1,)}
 
 
-def read_weights(contents: Mapping[str, bytes], config: Config) -> dict[str, Tensor]:
+def read_weights(
+    contents: Mapping[str, bytes], config: Config | InductionConfig
+) -> dict[str, Tensor]:
     """The weights of a folder's files, header by header against the config, then finite."""
     expected = expected_shapes(config)
     weights: dict[str, Tensor] = {}
@@ -300,7 +318,10 @@ def _weight_files(
 
 
 def check_header(
-    name: str, data: bytes, expected: Mapping[str, tuple[int, ...]], config: Config
+    name: str,
+    data: bytes,
+    expected: Mapping[str, tuple[int, ...]],
+    config: Config | InductionConfig,
 ) -> None:
     """Check a safetensors file against the shapes it must hold, reading its header only.
 
@@ -314,8 +335,9 @@ def check_header(
     (n_header,) = struct.unpack("<Q", data[:8])
     if not 2 <= n_header <= MAX_HEADER_BYTES:
         raise CheckpointError(
-            f"{name} is no safetensors file: its header claims {n_header} bytes, at most "
-            f"{MAX_HEADER_BYTES} are allowed"
+            f"{name} is no safetensors file: its first 8 bytes should give the length of its header, "
+            f"2 bytes to {MAX_HEADER_BYTES / 2**20:.0f} MiB, and read as {_length(n_header)}. It is "
+            f"damaged or of another format; write it anew with safetensors.torch.save_file"
         )
     if 8 + n_header > len(data):
         raise CheckpointError(
@@ -356,7 +378,12 @@ def check_header(
         )
 
 
-def _check_metadata(name: str, metadata: object, config: Config) -> None:
+def _length(n_bytes: int) -> str:
+    """A length somebody may have made up: not in twenty digits."""
+    return f"{n_bytes} bytes" if n_bytes < 2**20 else f"{n_bytes / 2**20:.2g} MiB"
+
+
+def _check_metadata(name: str, metadata: object, config: Config | InductionConfig) -> None:
     """Shapes cannot tell how many heads share a layer; our exports note it beside the weights."""
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise CheckpointError(f"{name}: __metadata__ must map names to strings")
@@ -368,11 +395,13 @@ def _check_metadata(name: str, metadata: object, config: Config) -> None:
             )
 
 
-def weights_metadata(config: Config) -> dict[str, str]:
+def weights_metadata(config: Config | InductionConfig) -> dict[str, str]:
     """What the shapes of the weights leave open, noted in the header of an exported file.
 
     One entry: safetensors writes several in random order, and equal weights shall be equal bytes.
     """
+    if isinstance(config, InductionConfig):
+        return {"config": f"steps {list(config.steps)}"}
     noted = f"target_scale {float(config.target_scale)!r}"
     if isinstance(config, RegressorConfig):
         noted = f"n_head {config.n_head}, {noted}"
@@ -435,6 +464,15 @@ def build(config: Config, weights: Mapping[str, Tensor]) -> Model:
     return model.eval().requires_grad_(False)
 
 
+def build_training(config: InductionConfig, weights: Mapping[str, Tensor]) -> Training:
+    """All snapshots of an induction head's training, frozen."""
+    from models.induction_transformer import Training
+
+    training = Training(config)
+    training.load_state_dict(dict(weights))
+    return training.eval()
+
+
 def _new(config: Config) -> Model:
     if isinstance(config, RegressorConfig):
         from models.gpt2_regressor import GPT2Regressor
@@ -451,7 +489,7 @@ def _new(config: Config) -> Model:
 
 def write_folder(
     folder: Path,
-    config: Config,
+    config: Config | InductionConfig,
     weights: Mapping[str, Tensor],
     card: Mapping[str, Any],
     shard_bytes: int | None = None,

@@ -9,6 +9,7 @@ Importing this module imports neither torch nor transformers; `load` and `predic
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import re
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models import folder as files
+from models.config import InductionConfig
 from models.folder import CheckpointError, Config
 
 if TYPE_CHECKING:
     from models.folder import Model
+    from models.induction_transformer import Training
     from models.predictor import TransformerPredictor
 
 CHECKPOINTS = Path(__file__).resolve().parent / "checkpoints"
@@ -30,13 +33,23 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 def names(checkpoints: Path = CHECKPOINTS) -> tuple[str, ...]:
-    """Checkpoints in the manifest, sorted."""
-    return tuple(sorted(_manifest(checkpoints)))
+    """Checkpoints in the manifest that answer regression prompts, sorted."""
+    return tuple(n for n in _all_names(checkpoints) if not _is_training(n, checkpoints))
+
+
+def trainings(checkpoints: Path = CHECKPOINTS) -> tuple[str, ...]:
+    """Trainings of an induction head in the manifest, sorted."""
+    return tuple(n for n in _all_names(checkpoints) if _is_training(n, checkpoints))
 
 
 def config(name: str, checkpoints: Path = CHECKPOINTS) -> Config:
-    """Sizes and training law of a checkpoint, without its weights."""
-    return files.read_config(_text_files(name, checkpoints))
+    """Sizes and training law of a regressor, without its weights."""
+    return files.regressor_config(_text_files(name, checkpoints))
+
+
+def training_config(name: str, checkpoints: Path = CHECKPOINTS) -> InductionConfig:
+    """Sizes, law and kept steps of the training of an induction head, without its weights."""
+    return _training_config(_text_files(name, checkpoints))
 
 
 def card(name: str, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
@@ -51,6 +64,19 @@ def load(name: str, checkpoints: Path = CHECKPOINTS) -> Model:
     Raises CheckpointError if the name is unknown, a file differs from the manifest or is not what
     `models.folder` accepts.
     """
+    contents = _checked(name, checkpoints)
+    settings = files.regressor_config(contents)
+    return files.build(settings, files.read_weights(contents, settings))
+
+
+def training(name: str, checkpoints: Path = CHECKPOINTS) -> Training:
+    """The training of an induction head with all its snapshots, under the same checks as `load`."""
+    contents = _checked(name, checkpoints)
+    settings = _training_config(contents)
+    return files.build_training(settings, files.read_weights(contents, settings))
+
+
+def _checked(name: str, checkpoints: Path) -> dict[str, bytes]:
     contents = files.read_files(_folder(name, checkpoints))
     expected = _manifest(checkpoints)[name]
     found = _sums(contents)
@@ -60,8 +86,17 @@ def load(name: str, checkpoints: Path = CHECKPOINTS) -> Model:
             f"{name}: {', '.join(changed)} differ from {MANIFEST}. Restore the file, or if it was "
             "meant to change run `python -m models.zoo --write-manifest`"
         )
-    settings = files.read_config(contents)
-    return files.build(settings, files.read_weights(contents, settings))
+    return contents
+
+
+def _training_config(contents: dict[str, bytes]) -> InductionConfig:
+    found = files.read_config(contents)
+    if not isinstance(found, InductionConfig):
+        raise CheckpointError(
+            "expected the training of an induction head, got a checkpoint that answers regression "
+            "prompts"
+        )
+    return found
 
 
 def predictor(
@@ -122,6 +157,28 @@ def _sums(contents: dict[str, bytes]) -> dict[str, str]:
     }
 
 
+def _all_names(checkpoints: Path) -> list[str]:
+    return sorted(_manifest(checkpoints))
+
+
+def _is_training(name: str, checkpoints: Path) -> bool:
+    path = checkpoints / name / files.CONFIG
+    try:
+        stamp = path.stat()
+    except OSError:  # `load` says what is missing
+        return False
+    return _kind(path, stamp.st_mtime_ns, stamp.st_size) == InductionConfig.KIND
+
+
+@functools.lru_cache(maxsize=256)
+def _kind(path: Path, changed: int, size: int) -> str:
+    """What config.json says it is; kept, since every list of names asks."""
+    try:
+        return str(files.parse_json(files.CONFIG, path.read_bytes()).get("kind", ""))
+    except CheckpointError:
+        return ""
+
+
 def _manifest(checkpoints: Path) -> dict[str, dict[str, str]]:
     path = checkpoints / MANIFEST
     return files.parse_json(MANIFEST, path.read_bytes()) if path.exists() else {}
@@ -137,7 +194,7 @@ def _name_message(name: object) -> str:
 def _folder(name: str, checkpoints: Path) -> Path:
     if not isinstance(name, str) or not _NAME.fullmatch(name):  # also keeps `..` and `/` out
         raise CheckpointError(_name_message(name))
-    known = names(checkpoints)
+    known = _all_names(checkpoints)
     if name not in known:
         raise CheckpointError(f"no checkpoint {name!r}; there are: {', '.join(known) or 'none'}")
     return checkpoints / name
@@ -161,6 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sizes = f"{files.n_weights(settings):,} weights"
         r2 = noted.get("held_out", {}).get("r2", {})
         print(f"{name:24s} {sizes:20s} R^2 " + "  ".join(f"{k}: {v}" for k, v in r2.items()))
+    for name in trainings(args.checkpoints):
+        kept, noted = training_config(name, args.checkpoints), card(name, args.checkpoints)
+        sizes = f"{files.n_weights(kept):,} weights"
+        accuracy = noted.get("held_out", {}).get("repeated")
+        print(f"{name:24s} {sizes:20s} accuracy after a repeated trigger: {accuracy}")
 
 
 if __name__ == "__main__":

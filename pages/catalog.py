@@ -85,6 +85,48 @@ PAGES: tuple[Entry, ...] = (
         "on text better.",
     ),
     Entry(
+        name="hidden_concept",
+        title="Hidden concept",
+        group="Mechanism",
+        icon=":material/bubble_chart:",
+        blurb="Watch the belief over the concept behind a prompt narrow, and ask if attention averages it.",
+        claim="Softmax attention tends to Bayesian model averaging over the hidden concept, up to a "
+        "constant.",
+    ),
+    Entry(
+        name="ghosts",
+        title="Ghost examples",
+        group="Mechanism",
+        icon=":material/blur_on:",
+        blurb="Search for examples a frozen model cannot tell from none, then reshape them into a true prompt.",
+        claim="Pretrained memories act as ghost examples that the examples of a prompt reshape.",
+    ),
+    Entry(
+        name="generalization",
+        title="Generalisation",
+        group="Mechanism",
+        icon=":material/trending_down:",
+        blurb="Set the generalisation bound beside what it bounds, and see where it says nothing.",
+        claim="The generalisation gap of in-context learning falls as one over the number of examples.",
+    ),
+    Entry(
+        name="layers",
+        title="Layers",
+        group="Mechanism",
+        icon=":material/layers:",
+        blurb="Read a deep transformer as one retrieval after another, and see how far that carries.",
+        claim="A deep transformer retrieves from associative memory layer by layer (the paper's future work).",
+    ),
+    Entry(
+        name="induction",
+        title="Induction head",
+        group="Mechanism",
+        icon=":material/linked_services:",
+        blurb="Take a two-layer transformer's induction head apart into memories, and watch one being born.",
+        claim="An induction head is a retrieval from associative memories: it finds what followed "
+        "the same letter before.",
+    ),
+    Entry(
         name="checkpoints",
         title="Checkpoints",
         group="Models",

@@ -216,35 +216,41 @@ def bring_your_own() -> None:
         "unpickled, "
         "and it is there for you alone, until you close this tab."
     )
+    # A new number is a new, empty widget: files that were read do not pile up in it.
+    number = st.session_state.setdefault(f"{PAGE}~uploads", 0)
     files = st.file_uploader(
-        "Files of one checkpoint",
-        accept_multiple_files=True,
-        key=f"{PAGE}~files",
-        max_upload_size=64,
+        "Files of one checkpoint", accept_multiple_files=True, key=f"{PAGE}~files-{number}"
     )
     seen = tuple((f.name, f.file_id) for f in files)
-    if not files:
-        st.session_state.pop(f"{PAGE}~seen", None)
-        return
-    if st.session_state.get(f"{PAGE}~seen", (None,))[0] != seen:
+    if seen and st.session_state.get(f"{PAGE}~seen", (None,))[0] != seen:
         with st.spinner("Checking the files …"):
             try:
-                uploads.keep({f.name: f.getvalue() for f in files})
+                uploads.keep({f.name: f.getvalue() for f in files})  # of one name, the newest
                 refused = ""
             except ValueError as reason:
                 refused = str(reason)
         st.session_state[f"{PAGE}~seen"] = (seen, refused)
         if not refused:
             st.session_state[f"{PAGE}~choose"] = uploads.NAME
+            st.session_state[f"{PAGE}~uploads"] = number + 1
             st.rerun()
-    refused = st.session_state[f"{PAGE}~seen"][1]
-    if refused:
-        st.error(f"Refused: {refused}.", icon=":material/block:")
-    else:
+    read, refused = st.session_state.get(f"{PAGE}~seen", ((), ""))
+    if not read or (refused and not seen):
+        return
+    if not refused:
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(name for name, _ in read))
         st.success(
-            "Accepted. It is shown above, and the regression page offers it as `uploaded`.",
+            f"Accepted: {names}. It is shown above, and the regression page offers it as `uploaded`.",
             icon=":material/check_circle:",
         )
+        return
+    st.error(f"Refused: {refused}.", icon=":material/block:")
+    st.caption("Add what is missing, or a better file of the same name: the newest counts.")
+    st.button("Take all files out", key=f"{PAGE}~start-over", on_click=_start_over)
+
+
+def _start_over() -> None:
+    st.session_state[f"{PAGE}~uploads"] += 1
 
 
 def snippet(s: Settings, r: Shown) -> str:

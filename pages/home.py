@@ -40,7 +40,7 @@ def render() -> None:
         st.html(f'<h2 class="lab-group">{group}</h2>')
         with st.container(horizontal=True, key=f"lab-map-{group.lower()}", gap="medium"):
             for e in entries:
-                with st.container(border=True, width=380, gap="xsmall", key=f"lab-card-{e.name}"):
+                with st.container(border=True, gap="xsmall", key=f"lab-card-{e.name}"):
                     st.page_link(catalog.link(e), label=f"**{e.title}**", icon=e.icon)
                     st.html(f'<p class="lab-card-blurb">{e.blurb}</p>')
 

@@ -12,25 +12,13 @@ import streamlit as st
 
 from pages.ui import cache, charts, controls, frame, panel
 from pages.ui.chart_view import Frames
+from pages.ui.memory_words import ENERGY, LAYOUT, in_our_words
 
 if TYPE_CHECKING:
     from core.landscape import Landscape, Side
 
 PAGE = "landscape"
 
-# What the page calls things, and what core calls them.
-ENERGY = {
-    "log-sum-exp": "lse_dot",
-    "Gaussian mixture": "lse_l2",
-    "polynomial": "polynomial",
-    "sparse": "sparse",
-}
-LAYOUT = {
-    "random": "random",
-    "clustered": "clustered",
-    "correlated": "correlated",
-    "on a circle": "circle",
-}
 PLANE = {"through the query": "query", "principal components": "pca"}
 TABLE = "your table"
 FRAMES = 48  # a longer path is played in this many frames, its early steps all
@@ -117,11 +105,12 @@ SYMBOLS = {
     r"\beta": "inverse temperature: how sharply attention picks one memory",
     r"n": "degree of the polynomial energy",
     r"K": "keys of the t in-context examples, as columns",
-    r"\tilde K": "their ghosts: the memories the examples are paired with",
+    r"\tilde K": "their ghosts: a ghost is the memory an example is paired with",
     r"W_1": "the linear map that best sends ghosts to examples; ⁺ is the pseudo-inverse",
+    r"W_2": "the same kind of map for the values, the vectors that attention averages",
     r"s": "strength of reshaping, from 0 to 1",
-    r"\Delta_\mu": "separation of memory μ: ξ_μ·ξ_μ minus its largest product with another memory",
-    r"S_\mu(x)": "margin of the query: x·ξ_μ minus its largest product with another memory",
+    r"\Delta_\mu": "separation of memory μ: $\\xi_\\mu\\cdot\\xi_\\mu$ minus its largest product with another memory",
+    r"S_\mu(x)": "margin of the query: $x\\cdot\\xi_\\mu$ minus its largest product with another memory",
 }
 
 REFUTED = r"""
@@ -163,7 +152,10 @@ def compute(s: Settings) -> Landscape:
             "This picture was made from an uploaded file, and a link cannot carry that. Upload "
             "the file here, or paste a table."
         )
-    return cache.landscape(s.table if s.layout == TABLE else None, **engine(s))
+    try:
+        return cache.landscape(s.table if s.layout == TABLE else None, **engine(s))
+    except ValueError as reason:
+        raise ValueError(in_our_words(str(reason))) from None
 
 
 def equation(values: Mapping[str, Any]) -> str:
@@ -285,13 +277,21 @@ def draw(page: frame.Page[Settings], r: Landscape) -> None:
 
 
 def number(value: float) -> str:
-    """Four decimals, or powers of ten where those would say nothing."""
+    """Four decimals, five digits of what is large, powers of ten where those would say nothing."""
     if not math.isfinite(value):
         return "not finite" if math.isnan(value) else "∞"
     size = abs(value)
     if size < 1e-12:  # rounding of float64 at these sizes
         return "0"
-    return f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e5 else f"{value:.2e}"
+    if not 1e-3 <= size < 1e4:
+        return power(value, 2)
+    return f"{value:.4f}" if size < 10 else f"{value:.5g}"
+
+
+def power(value: float, decimals: int) -> str:
+    """`1.6e4`: a power of ten as people write it."""
+    digits, exponent = f"{value:.{decimals}e}".split("e")
+    return f"{digits}e{int(exponent)}"
 
 
 def ending(side: Side) -> str:
@@ -334,7 +334,7 @@ def look(r: Landscape) -> str:
 def notes(s: Settings, r: Landscape) -> str:
     """Why W1 fits or not, and what in these settings has no effect."""
     t, M = len(r.examples), len(r.before.memories)
-    said = [r.reshaping.keys.reason]
+    said = [in_our_words(r.reshaping.keys.reason)]
     if t > M:
         said.append(f"With t = {t} examples on M = {M} memories, a memory is the ghost of several.")
     if s.strength < 1:
@@ -342,8 +342,18 @@ def notes(s: Settings, r: Landscape) -> str:
     if r.plane.kind == "identity" and s.plane == "principal components":
         said.append("In 2 dimensions there is only one plane, so the choice of it does nothing.")
     if not (r.before.converged and r.after.converged):
-        said.append((r.after if r.before.converged else r.before).message)
+        said.append(in_our_words((r.after if r.before.converged else r.before).message))
     return " ".join(said)
+
+
+def bound(side: Side, value: float, vacuous: bool) -> str:
+    """A bound as HTML; one that says nothing with few digits."""
+    if not side.bounds_apply:
+        return "<small>no theorem here</small>"
+    if not vacuous:
+        return number(value)
+    size = power(value, 1) if 1e3 <= value < math.inf else f"{value:.3g}".replace("inf", "∞")
+    return f"{size}, <small>vacuous (&gt; 2m)</small>"
 
 
 def sides(r: Landscape) -> list[tuple[str, ...]]:
@@ -352,11 +362,6 @@ def sides(r: Landscape) -> list[tuple[str, ...]]:
 
     def row(name: str, of: Any) -> tuple[str, ...]:
         return (name, *(of(side) for side in both))
-
-    def bound(side: Side, value: float, vacuous: bool) -> str:
-        if not side.bounds_apply:
-            return "<small>for log-sum-exp only</small>"
-        return number(value) + (" <small>vacuous, above 2m</small>" if vacuous else "")
 
     return [
         row("Query ends at", ending),
@@ -386,7 +391,7 @@ def fit(r: Landscape) -> list[tuple[str, ...]]:
 
     return [
         row("Examples t", lambda d: str(d.rows)),
-        row("Rank of the ghosts", lambda d: str(d.rank)),
+        row("Rank of their ghosts", lambda d: str(d.rank)),
         row("Condition number", lambda d: number(d.condition)),
         row("Relative residual", lambda d: number(d.residual)),
         row("√(1 − rank/t)", lambda d: number(d.expected_residual)),
@@ -395,12 +400,14 @@ def fit(r: Landscape) -> list[tuple[str, ...]]:
 
 def off_plane(r: Landscape) -> str:
     return (
+        "A ghost is the memory an example is paired with. W₁ sends ghosts to examples (the keys), W₂ "
+        "the ghosts' values to the examples' values, the vectors that attention averages. "
         "The residual is |W₁K̃ − K| / |K|; for examples that have nothing to do with their ghosts "
         "it would be about √(1 − rank/t). "
         f"Off the plane lie the query by {number(r.query_off_plane)} and the examples by "
         f"{number(float(r.example_off_plane.mean()))} on average; fainter marks lie farther off. "
         f"Were memory {r.target} alone moved onto the query, its margin would change by "
-        f"|x|² − x·ξ = {number(r.margin_gain_predicted)} *(ours)*."
+        f"|x|² − x·ξ = {number(r.margin_gain_predicted)} <em>(ours)</em>."
     )
 
 
@@ -443,14 +450,14 @@ def render() -> None:
     page.look_for(look(r))
     with page.stage:
         st.caption(notes(s, r))
-        left, right = st.columns([0.55, 0.45], gap="large")
-    page.facts(("before", "after"), sides(r), "The query and its memories", into=left)
-    page.facts(("keys W₁", "values W₂"), fit(r), "The map from ghosts to examples", into=right)
-    with right:
-        st.caption(off_plane(r))
-    with page.stage, st.expander("What reshaping means here"):
-        from core.landscape import SEMANTICS
+    page.facts_beside(
+        frame.Facts(("before", "after"), sides(r), "The query and its memories"),
+        frame.Facts(
+            ("keys W₁", "values W₂"), fit(r), "The maps from ghosts to examples", off_plane(r)
+        ),
+    )
+    from core.landscape import SEMANTICS
 
-        st.markdown(SEMANTICS.replace("(ours)", "*(ours)*"))
+    page.fold("What reshaping means here", SEMANTICS.replace("(ours)", "*(ours)*"))
     page.refuted_by(REFUTED)
     page.finish(snippet(s))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from pages.landscape import ENERGY, LAYOUT
 from pages.ui import cache, charts, controls, frame, panel
+from pages.ui.memory_words import ENERGY, LAYOUT, in_our_words
 
 if TYPE_CHECKING:
     from core.reshape import ReshapingStudy
@@ -40,6 +40,7 @@ class Axis:
 
     key: str
     vary: str
+    symbol: str
     title: str
     values: tuple[float, ...]
     ticks: tuple[float, ...] = ()  # of a logarithmic axis
@@ -51,10 +52,10 @@ COUNTS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
 BETA_TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 COUNT_TICKS = (2, 4, 8, 16, 32, 64)
 AXES = {
-    "inverse temperature": Axis("beta", "beta", "β inverse temperature", BETAS, BETA_TICKS),
-    "noise": Axis("noise", "noise", "noise of the query", NOISES),
-    "memories": Axis("memories", "patterns", "M memories", COUNTS, COUNT_TICKS),
-    "dimension": Axis("dimension", "dimension", "D dimension", COUNTS, COUNT_TICKS),
+    "inverse temperature": Axis("beta", "beta", "β", "β inverse temperature", BETAS, BETA_TICKS),
+    "noise": Axis("noise", "noise", "noise", "noise of the query", NOISES),
+    "memories": Axis("memories", "patterns", "M", "M memories", COUNTS, COUNT_TICKS),
+    "dimension": Axis("dimension", "dimension", "D", "D dimension", COUNTS, COUNT_TICKS),
 }
 
 SCENARIOS = (
@@ -75,7 +76,7 @@ SCENARIOS = (
         name="crowd",
         label="Crowding",
         values={"axis": "memories", "beta": 10.0, "dimension": 8, "memories": 64},
-        claim="From 4 to 64 memories in 8 dimensions the median error grows more than tenfold, and "
+        claim="From 2 to 64 memories in 8 dimensions the median error grows more than a hundredfold, and "
         "no draw of 64 is well separated.",
     ),
     controls.Scenario(
@@ -133,6 +134,13 @@ class Phases:
 
 
 def compute(s: Settings) -> Errors | Phases | ReshapingStudy:
+    try:
+        return study(s)
+    except ValueError as reason:
+        raise ValueError(in_our_words(str(reason))) from None
+
+
+def study(s: Settings) -> Errors | Phases | ReshapingStudy:
     if s.view == ERRORS:
         axis = AXES[s.axis]
         return Errors(
@@ -197,10 +205,11 @@ def look_errors(r: Errors, s: Settings) -> str:
         )
 
     def bound(value: float) -> str:
-        return f"**{value:.4g}**" + (" (vacuous)" if value > here.two_m[0, 0] else "")
+        size = f"**{value:.4g}**".replace("inf", "∞")
+        return size + (" (vacuous, above 2m)" if value > here.two_m[0, 0] else "")
 
     return (
-        f"{start}, where (a) allows {bound(here.bound_margin_quantiles[0, 2])} and (b) "
+        f"{start}; the median of bound (a) is {bound(here.bound_margin_quantiles[0, 2])}, that of (b) "
         f"{bound(here.bound_ramsauer_quantiles[0, 2])}. Of {s.draws} draws, (a) says something in "
         f"**{percent(1 - here.vacuous_margin[0])}**, (b) in "
         f"**{percent(1 - here.vacuous_ramsauer[0])}**, the memory is well separated in "
@@ -209,10 +218,30 @@ def look_errors(r: Errors, s: Settings) -> str:
     )
 
 
+def ends(r: ErrorStudy) -> list[tuple[str, ...]]:
+    """Both ends of the axis and the factor between them, for what the scenarios claim a trend of."""
+
+    def row(name: str, first: float, last: float) -> tuple[str, ...]:
+        low, high = sorted((first, last))
+        factor = "–" if low <= 0 else f"{high / low:.3g}" + (" up" if last > first else " down")
+        return name, f"{first:.3g}", f"{last:.3g}", factor if low != high else "none"
+
+    def share(name: str, of: np.ndarray) -> tuple[str, ...]:
+        return name, percent(of[0]), percent(of[-1]), "–"
+
+    delta = np.median(r.delta, axis=1)
+    return [
+        row("median error |T(x) − ξ<sub>μ</sub>|", *r.error_quantiles[[0, -1], 2]),
+        row("median separation Δ<sub>μ</sub>", delta[0], delta[-1]),
+        share("well separated", r.well_separated),
+        share("nearest to the right memory", r.retrieved),
+    ]
+
+
 def look_phases(r: Phases, s: Settings) -> str:
     share = r.here.share[0, 0]
     order = [k for k in np.argsort(-share, kind="stable") if share[k]]
-    parts = ", ".join(f"**{percent(share[k])}** {r.here.outcomes[k]}" for k in order)
+    parts = ", ".join(f"**{percent(share[k])}** {in_our_words(r.here.outcomes[k])}" for k in order)
     return (
         f"At β = {s.beta:g} and noise {s.noise:g}, {s.draws} draws end as {parts}. Click a cell to "
         f"go there. A cell has the colour of its most common outcome, the stronger the larger its "
@@ -273,9 +302,9 @@ SYMBOLS = {
     r"T(x)": "the state after one update; for log-sum-exp, one softmax attention",
     r"\xi_\mu": "its memory, one of M in D dimensions; m is the largest norm, here 1",
     r"\beta": "inverse temperature",
-    r"S_\mu(x)": "margin: x·ξ_μ minus the largest x·ξ_ν of another memory",
-    r"\Delta_\mu": "separation: ξ_μ·ξ_μ minus its largest overlap with another memory",
-    r"x^*": "the fixed point reached from ξ_μ; in the phase map, from x",
+    r"S_\mu(x)": r"margin: $x\cdot\xi_\mu$ minus the largest $x\cdot\xi_\nu$ of another memory",
+    r"\Delta_\mu": r"separation: $\xi_\mu\cdot\xi_\mu$ minus its largest overlap with another memory",
+    r"x^*": r"the fixed point reached from $\xi_\mu$; in the phase map, from x",
     r"E": "the energy; its gradient is x − T(x)",
     r"(a)": "margin bound, elementary: every other weight is at most exp(−β S)",
     r"(b)": "Ramsauer et al. 2020, Theorem 5",
@@ -359,6 +388,8 @@ def draw_errors(page: frame.Page[Settings], r: Errors) -> None:
         + ("" if why_not else ", under the margin bound and Theorem 5; grey above 2m"),
     )
     page.look_for(look_errors(r, s))
+    first, last = (f"{axis.symbol} = {v:g}" for v in r.along.values[[0, -1]])
+    page.facts((first, last, "factor"), ends(r.along), f"From one end to the other, {axis.title}")
     proof = ""
     if not why_not:
         from core.separation import BOUNDS_HOLD
@@ -392,7 +423,7 @@ def draw_phases(page: frame.Page[Settings], r: Phases) -> None:
     )
     page.look_for(look_phases(r, s))
     page.chart(
-        charts.outcome_bar(r.here.share[0, 0], r.here.outcomes),
+        charts.outcome_bar(r.here.share[0, 0], [in_our_words(name) for name in r.here.outcomes]),
         "outcomes",
         "Shares of the outcomes where the controls stand",
     )

@@ -7,11 +7,13 @@ it hashes them), sizes are bounded, and `core` is imported inside so that a page
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +25,16 @@ import streamlit as st
 from pages.ui import uploads
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.bigrams import TriggerLaw
+    from core.concept_study import ConceptSettings, HarmByKind, HiddenConcept
     from core.curves import Curve
-    from core.landscape import Landscape
+    from core.generalization import Generalization, ScalingStudy
+    from core.ghosts import Ghosts, GhostSettings, Progress
+    from core.induction import Embedding, Head, RecallStudy
+    from core.landscape import Landscape, Plane
+    from core.layers import LayerReading
     from core.one_prompt import OnePrompt
     from core.prompts import PromptLaw, Prompts
     from core.reshape import ReshapingStudy
@@ -32,7 +42,9 @@ if TYPE_CHECKING:
     from core.sweep_table import SweepTable
     from core.text import Band, Prompting, Scores, Task
     from models.folder import Config
+    from models.induction_transformer import Training
     from models.predictor import TransformerPredictor
+    from models.reshaped_memories import ReshapedModel
     from models.text_lm import TextModel
 
 F = TypeVar("F", bound=Callable)
@@ -49,6 +61,7 @@ def shared(entries: int = 64) -> Callable[[F], F]:
 @shared(24)
 def landscape(table: str | bytes | None, **settings: Any) -> Landscape:
     """`core.landscape.landscape` of these settings; `table` is a pasted or uploaded one, or None."""
+    torch_on_one_thread()
     from core.landscape import LandscapeSettings, landscape
     from core.tables import as_rows, parse_table
 
@@ -168,7 +181,7 @@ def torch_on_one_thread() -> None:
     """Import torch and give each operation one thread.
 
     Sessions share the cores by passes: threads of one operation that meet other load wait for each
-    other.
+    other. Seen: on two busy cores a study of 0.2 s took more than 100 s with two threads.
     """
     import torch
 
@@ -371,6 +384,7 @@ def sweep_table(table: str | bytes) -> SweepTable:
 def error_sweep(vary: str, values: tuple[float, ...], **settings: Any) -> ErrorStudy:
     """`core.separation.error_study`. Leave the setting that varies out: the study is then the
     same, and found again, wherever its control stands."""
+    torch_on_one_thread()
     from core.separation import StudySettings, error_study
 
     return error_study(StudySettings(**settings), vary, values)
@@ -386,6 +400,7 @@ def phase_map(
     **settings: Any,
 ) -> PhaseMap:
     """`core.separation.phase_map`; it does not depend on beta and noise of the settings."""
+    torch_on_one_thread()
     from core.separation import StudySettings, phase_map
 
     return phase_map(StudySettings(**settings), betas, noises, draws, max_steps, tol)
@@ -394,6 +409,7 @@ def phase_map(
 @shared(32)
 def reshaping_study(**settings: Any) -> ReshapingStudy:
     """`core.reshape.reshaping_study`."""
+    torch_on_one_thread()
     from core.reshape import reshaping_study
     from core.separation import StudySettings
 
@@ -511,3 +527,377 @@ def _text_measures(
     from core import text
 
     return text.measure(text_task(_which), _scores, how.seed)
+
+
+# ---- hidden concept ------------------------------------------------------------------------------
+
+_DRAWN = (
+    "dimension", "examples", "prompts", "keys", "correlation", "scale", "noise", "irrelevant",
+    "contradicting", "opposition", "seed",
+)  # fmt: skip
+"""The settings that the prompts depend on; GPT-2 is not asked again when another one moves."""
+
+
+def gpt2_of(dimension: int) -> str | None:
+    """The GPT-2 that reads inputs of so many dimensions: this session's upload, else of the zoo."""
+    fits = [
+        name
+        for name in uploads.names() + zoo_names()
+        if hasattr(config := checkpoint(name).config, "n_layer") and config.n_dims == dimension
+    ]
+    return min(fits, key=lambda name: (name != uploads.NAME, len(name), name), default=None)
+
+
+def hidden_concept(
+    gpt2: str | None, tick: Callable[[int], None] | None = None, **settings: Any
+) -> HiddenConcept:
+    """`core.concept_study.hidden_concept`, with a GPT-2 on the same prompts if one is named.
+
+    Past its last position GPT-2's answers are NaN.
+    """
+    from core.concept_study import ConceptSettings
+
+    given = ConceptSettings(**settings)
+    answered = None if gpt2 is None else _concept_answers(gpt2, given, tick)
+    return _hidden_concept(given, gpt2 and _key(gpt2), gpt2, answered)
+
+
+@shared(24)
+def _hidden_concept(
+    settings: ConceptSettings, key: str | None, name: str | None, _answers: np.ndarray | None
+) -> HiddenConcept:
+    from core.concept_study import hidden_concept
+
+    if name is None or _answers is None:
+        return hidden_concept(settings)
+    return hidden_concept(settings, {name: _Said(name, _answers)})
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A predictor that has answered these prompts before."""
+
+    name: str
+    answers: np.ndarray
+
+    def __call__(self, prompts: Prompts) -> Tensor:
+        import torch
+
+        return torch.from_numpy(self.answers)
+
+
+def _concept_answers(
+    who: str, settings: ConceptSettings, tick: Callable[[int], None] | None
+) -> np.ndarray:
+    from core.concept_study import ConceptSettings
+
+    drawn = ConceptSettings(**{name: getattr(settings, name) for name in _DRAWN})
+    parts = []
+    for start in range(0, drawn.prompts, PIECE):
+        parts.append(_concept_piece(_key(who), drawn, start, regressor(who)))
+        if tick is not None:
+            tick(len(parts[-1]))
+    return np.concatenate(parts)
+
+
+@shared(32)
+def _concept_piece(
+    key: str, drawn: ConceptSettings, start: int, _predictor: TransformerPredictor
+) -> np.ndarray:
+    from core.concept_study import draw_concepts
+
+    asked = draw_concepts(drawn).as_prompts().take(slice(start, start + PIECE))
+    out = np.full(asked.ys.shape, np.nan)
+    reach = min(asked.n_points, _predictor.model.config.max_examples + 1)
+    out[:, :reach] = _predictor(asked.first(reach)).numpy()
+    return out
+
+
+@shared(24)
+def concept_harm(**settings: Any) -> HarmByKind:
+    """`core.concept_study.harm_by_kind`."""
+    from core.concept_study import ConceptSettings, harm_by_kind
+
+    return harm_by_kind(ConceptSettings(**settings))
+
+
+# ---- generalisation ------------------------------------------------------------------------------
+
+
+def one_layer_names() -> tuple[str, ...]:
+    """The one-layer attention checkpoints of the zoo: those the theorem speaks of."""
+    return tuple(n for n in zoo_names() if not hasattr(checkpoint(n).config, "n_layer"))
+
+
+def generalization(who: str | None, **settings: Any) -> Generalization:
+    """`core.generalization.generalization`; with a checkpoint, of its head on its training law."""
+    return _generalization(who and _key(who), who and regressor(who), **settings)
+
+
+@shared(48)
+def _generalization(
+    key: str | None, _predictor: TransformerPredictor | None, **settings: Any
+) -> Generalization:
+    from core.generalization import GeneralizationSettings, generalization
+
+    return generalization(GeneralizationSettings(**settings), *_head(_predictor))
+
+
+def input_scaling(who: str | None, scales: tuple[float, ...], **settings: Any) -> ScalingStudy:
+    """`core.generalization.scaling_study`, as above."""
+    return _input_scaling(who and _key(who), scales, who and regressor(who), **settings)
+
+
+@shared(48)
+def _input_scaling(
+    key: str | None,
+    scales: tuple[float, ...],
+    _predictor: TransformerPredictor | None,
+    **settings: Any,
+) -> ScalingStudy:
+    from core.generalization import GeneralizationSettings, scaling_study
+
+    head, law = _head(_predictor)
+    return scaling_study(GeneralizationSettings(**settings), head, law, scales)
+
+
+def _head(predictor: TransformerPredictor | None) -> tuple[Any, PromptLaw | None]:
+    if predictor is None:
+        return None, None
+    from models.law import training_prompt_law
+
+    model: Any = predictor.model
+    return model.head, training_prompt_law(model.config)
+
+
+# ---- ghost examples ------------------------------------------------------------------------------
+
+_SEARCHING = threading.Semaphore(1)
+"""All searches of all sessions together take one core's time at most, so that the rest stays quick."""
+
+
+class Search:
+    """A search for ghosts that goes on where it was left, for every session that asks for the same.
+
+    It advances only while a page asks it to, so leaving or closing that page stops it.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[Progress]]) -> None:
+        self._begin, self._lock = begin, threading.Lock()
+        self._rest = begin()
+        self.newest: Progress | None = None
+        self.seconds = 0.0  # spent at work, without the pauses between slices
+
+    def advance(self, until: float | None) -> Progress:
+        """Search until `time.monotonic()` passes `until`, one report at least; None: stand still.
+
+        A search that has not begun makes its first report in any case.
+        """
+        with self._lock:
+            if self.newest is None or until is not None:
+                self._step()
+            while until is not None and time.monotonic() < until and not self._done:
+                self._step()
+            assert self.newest is not None
+            return self.newest
+
+    @property
+    def _done(self) -> bool:
+        return self.newest is not None and self.newest.ghosts.finished
+
+    def _step(self) -> None:
+        if self._done:
+            return
+        with _SEARCHING:
+            start = time.monotonic()
+            try:
+                self.newest = next(self._rest)
+            except BaseException:  # a generator that raised is dead: begin anew next time
+                self._rest, self.newest, self.seconds = self._begin(), None, 0.0
+                raise
+            self.seconds += time.monotonic() - start
+
+    @property
+    def share(self) -> float:
+        """Of the steps, how many are done."""
+        return self.newest.step / self.newest.of if self.newest else 0.0
+
+
+def ghost_search(who: str, settings: GhostSettings) -> Search:
+    """`core.ghosts.construct` against a checkpoint, to be advanced in slices."""
+    return _ghost_search(_key(who), settings, regressor(who))
+
+
+@shared(64)
+def _ghost_search(key: str, settings: GhostSettings, _predictor: TransformerPredictor) -> Search:
+    from functools import partial
+
+    from core.ghosts import construct
+    from models.keys_values import ask
+
+    return Search(lambda: construct(partial(ask, _predictor.model), settings))
+
+
+def reshaped_ghosts(
+    who: str, progress: Progress, searched: bool, prompt: int, **maps: Any
+) -> ReshapedModel:
+    """`models.reshaped_memories.reshape_ghosts` in float64, of the best restart's ghosts.
+
+    Args:
+        searched: take them as found; else the prompt of the law that their search began from.
+        prompt: number of the true prompt, counted from 1.
+        maps: ridge, tolerance and across_heads.
+    """
+    found = progress.ghosts
+    which = (progress.step if searched else 0, found.best)
+    return _reshaped_ghosts(
+        _key(who), found.settings, which, prompt, tuple(maps.items()), found, regressor(who)
+    )
+
+
+@shared(256)
+def _reshaped_ghosts(
+    key: str,
+    settings: GhostSettings,
+    which: tuple[int, int],
+    prompt: int,
+    maps: tuple[tuple[str, Any], ...],
+    _ghosts: Ghosts,
+    _predictor: TransformerPredictor,
+) -> ReshapedModel:
+    import torch
+
+    from core.prompts import sample_prompts
+    from models.reshaped_memories import reshape_ghosts
+
+    t, (step, best) = settings.examples, which
+    draw = torch.Generator().manual_seed(settings.seed + prompt)
+    true = sample_prompts(settings.law, 1, t + GHOST_QUERIES, draw)
+    xs, ys = true.xs[0].double(), true.ys[0].double()
+    ghosts = (_ghosts.xs, _ghosts.ys) if step else (_ghosts.start_xs, _ghosts.start_ys)
+    with _GATE:
+        return reshape_ghosts(
+            _in_float64(key, _predictor), xs[:t], ys[:t], ghosts[0][best], ghosts[1][best],
+            xs[t:], ys[t:], **dict(maps),
+        )  # fmt: skip
+
+
+GHOST_QUERIES = 64
+"""How many queries of one task are asked after the true prompt and after what replaces it."""
+
+
+@shared(8)
+def _in_float64(key: str, _predictor: TransformerPredictor) -> Any:
+    """The checkpoint's weights in float64, where an exact map is exact to 1e-10 and not to 1e-6."""
+    return copy.deepcopy(_predictor.model).double()
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+
+def layer_reading(who: str, draw: Draw, lengths: tuple[int, ...]) -> LayerReading:
+    """`models.layer_reading.read_layers` of a checkpoint on these prompts at these lengths."""
+    return _layer_reading(_key(who), draw, lengths, regressor(who))
+
+
+@shared(32)
+def _layer_reading(
+    key: str, draw: Draw, lengths: tuple[int, ...], _predictor: TransformerPredictor
+) -> LayerReading:
+    from models.layer_reading import read_layers
+
+    return read_layers(_predictor.model, prompts(draw), lengths, lambda: _GATE)
+
+
+# ---- induction head ------------------------------------------------------------------------------
+
+
+@shared(64)
+def induction_prompt(triggers: str, odds: float, length: int, seed: int) -> str:
+    """A prompt drawn from the bigram model, ending in a trigger that came before."""
+    from core.bigrams import TriggerLaw, decode, draw_prompt
+
+    return decode(draw_prompt(TriggerLaw(triggers, odds), length, np.random.default_rng(seed)))
+
+
+@shared(16)
+def induction_embedding(dimension: int, places: int, seed: int) -> Embedding:
+    """`core.induction.random_embedding`, or orthonormal vectors where `dimension` is 0."""
+    from core.induction import orthonormal, random_embedding
+
+    if not dimension:
+        return orthonormal(places)
+    return random_embedding(dimension, places, np.random.default_rng(seed))
+
+
+@shared(64)
+def induction_heads(prompt: str, dimension: int, seed: int, **settings: Any) -> tuple[Head, ...]:
+    """Closed form, matrices in orthonormal vectors, matrices in the embedding of `dimension`."""
+    from core.bigrams import encode
+    from core.induction import HeadSettings, head, run
+
+    tokens, s = encode(prompt), HeadSettings(**settings)
+    exact = run(tokens, induction_embedding(0, len(tokens), 0), s)
+    embedded = exact
+    if dimension:
+        embedded = run(tokens, induction_embedding(dimension, len(tokens), seed), s)
+    return head(tokens, s), exact, embedded
+
+
+@shared(32)
+def induction_recall(memories: int, dimensions: tuple[int, ...], seed: int) -> RecallStudy:
+    """`core.induction.recall_study` of 20 draws a dimension."""
+    from core.induction import recall_study
+
+    return recall_study(memories, dimensions, 20, np.random.default_rng(seed))
+
+
+@dataclass(frozen=True)
+class InductionTraining:
+    """A training of the zoo read on one prompt, snapshot by snapshot."""
+
+    law: TriggerLaw
+    longest: int
+    card: dict[str, Any]
+    logits: np.ndarray  # (S, V)
+    attention1: np.ndarray  # (S, T, T)
+    attention2: np.ndarray  # (S, T, T)
+
+
+def induction_law(name: str) -> TriggerLaw:
+    """The law a training of the zoo drew its prompts from."""
+    from models import zoo
+
+    return zoo.training_config(name, zoo_folder()).law
+
+
+def induction_training(name: str, prompt: str) -> InductionTraining:
+    """Raises ValueError for a prompt the model has no positions for."""
+    torch_on_one_thread()
+    return _induction_training(name, prompt, str(zoo_folder()))
+
+
+@shared(32)
+def _induction_training(name: str, prompt: str, root: str) -> InductionTraining:
+    from core.bigrams import encode
+    from models import zoo
+    from models.induction_transformer import read_prompt
+
+    config = zoo.training_config(name, Path(root))
+    with _GATE:
+        read = read_prompt(_induction_snapshots(name, root), encode(prompt))
+    return InductionTraining(config.law, config.n_positions, zoo.card(name, Path(root)), *read)
+
+
+def on_plane(plane: Plane, points: np.ndarray) -> np.ndarray:
+    """Where points `(N, D)` lie on a landscape's plane, `(N, 2)`."""
+    import torch
+
+    return plane.project(torch.from_numpy(points)).numpy()
+
+
+@shared(2)
+def _induction_snapshots(name: str, root: str) -> Training:
+    from models import zoo
+
+    return zoo.training(name, Path(root))

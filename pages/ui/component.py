@@ -1,4 +1,4 @@
-"""Makes our two browser components known to Streamlit, with their JavaScript served as files.
+"""Makes our browser components known to Streamlit, with their JavaScript served as files.
 
 Streamlit takes file-backed components from the manifest of an installed package only. The lab is not
 installed, so it hands over the same manifest itself. A file is fetched once by the browser; inline
@@ -23,6 +23,7 @@ PLOTLY = f"{PACKAGE}.plotly"
 _ROOTS = {
     "chart_view": (HERE, "chart_view"),
     "copy_link": (HERE, "copy_link"),
+    "pulse": (HERE, "pulse"),
     "plotly": (Path(plotly.__file__).parent, "package_data"),
 }
 

@@ -19,6 +19,13 @@ in the row, `was={1: old}`. Links of version 1 then keep meaning what they meant
 ELSEWHERE = "(an uploaded file)"
 """What a link says in place of a file too large for it."""
 
+_R10 = (1, 1.25, 1.6, 2, 2.5, 3.15, 4, 5, 6.3, 8)
+_R20 = (*_R10, 1.12, 1.4, 1.8, 2.24, 2.8, 3.55, 4.5, 5.6, 7.1, 9)
+_R40 = (*_R20, 1.06, 1.18, 1.32, 1.5, 1.7, 1.9, 2.12, 2.36, 2.65, 3, 3.35, 3.75, 4.25, 4.75, 5.3, 6, 6.7, 7.5,
+        8.5, 9.5)  # fmt: skip
+PREFERRED = {3: (1, 2, 5), 10: _R10, 20: _R20, 40: _R40}
+"""Numbers from 1 to 10 that people like to read, by how many: 1-2-5, then the series of ISO 3."""
+
 RESERVED = frozenset({"v", "preset", "embed", "embed_options"})
 
 
@@ -90,12 +97,14 @@ class Number(Control):
         return int(value) if self.whole else value
 
     def stops(self) -> list[float]:
-        """Where a log slider can stand: round numbers in (nearly) equal factors from low to high."""
-        decades = math.log10(self.high / self.low)
-        count = max(2, round(decades / self.step) + 1)
-        raw = (self.low * (self.high / self.low) ** (i / (count - 1)) for i in range(count))
-        rounded = (round(v) if self.whole else float(f"{v:.3g}") for v in raw)
-        return sorted({self.low, *rounded, self.high} - {v for v in rounded if v > self.high})
+        """Where a log slider can stand: preferred numbers in (nearly) equal factors, the ends and the default.
+
+        1, 2, 5 and 10 times any power of ten are always among them."""
+        size = min((n for n in PREFERRED if n >= 1 / self.step), default=max(PREFERRED))
+        first, last = (math.floor(math.log10(v)) for v in (self.low, self.high))
+        raw = (float(f"{m}e{d}") for d in range(first, last + 1) for m in PREFERRED[size])
+        inside = {round(v) if self.whole else v for v in raw if self.low <= v <= self.high}
+        return sorted({self.low, *inside, self.default, self.high})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +160,17 @@ class Text(Control):
     lines: int = 4
     upload: tuple[str, ...] = ()
     """Endings of the files it takes."""
+    reader: Callable[[str | bytes], Any] | None = None
+    """Reads a value; what it cannot use it refuses with a ValueError."""
+
+    def refused(self, value: str | bytes) -> bool:
+        """Whether `reader` cannot use the value."""
+        try:
+            if self.reader is not None:
+                self.reader(value)
+        except ValueError:
+            return True
+        return False
 
     def parse(self, text: str) -> str:
         if len(text) > self.longest:
@@ -171,6 +191,18 @@ def seed(page: str, *, section: str = "", label: str = "Seed", **changes: Any) -
         page=page, key="seed", label=label, default=0, low=0, high=2**31 - 1, step=1,
         slider=False, section=section, help="The same seed draws the same numbers.", **changes,
     )  # fmt: skip
+
+
+def _memories(table: str | bytes) -> Any:
+    from core.tables import parse_table
+
+    return parse_table(table)
+
+
+def _sweep(table: str | bytes) -> Any:
+    from pages.ui import cache
+
+    return cache.sweep_table(table)
 
 
 LANDSCAPE: tuple[Control, ...] = (
@@ -217,7 +249,7 @@ LANDSCAPE: tuple[Control, ...] = (
     Text(
         page="landscape", key="table", label="One memory a line", section="Memories",
         default="1.0, 0.1, 0.0\n0.2, 1.0, 0.1\n0.0, 0.2, 1.0\n-0.7, 0.6, 0.3\n0.5, -0.8, 0.2",
-        when=("layout", ("your table",)), lines=5, upload=("csv", "tsv", "txt"),
+        when=("layout", ("your table",)), lines=5, upload=("csv", "tsv", "txt"), reader=_memories,
         help="Numbers separated by commas, semicolons, tabs or spaces, or a CSV file below: 2 to 512 "
         "rows of 2 to 256 numbers.",
     ),
@@ -297,7 +329,7 @@ REGRESSION: tuple[Control, ...] = (
     ),
     Text(
         page="regression", key="sweep", label="Sweep", section="File", default="", longest=2000,
-        lines=5, upload=("csv", "parquet"), when=("view", ("sweep file",)),
+        lines=5, upload=("csv", "parquet"), when=("view", ("sweep file",)), reader=_sweep,
         help="The table that `python -m models.sweep` writes: upload the CSV or Parquet file, or "
         "paste a small CSV.",
     ),
@@ -592,7 +624,426 @@ TEXT: tuple[Control, ...] = (
     ),
 )  # fmt: skip
 
-TABLE: tuple[Control, ...] = (*LANDSCAPE, *RETRIEVAL, *REGRESSION, *TEXT, *CHECKPOINTS)
+# ---- hidden concept ------------------------------------------------------------------------------
+
+_CORRELATED = ("keys", ("each near the one before", "all near one direction"))
+_ANSWERED = ("view", ("predictors", "influence", "reshaped memories"))
+_MEASURED = ("view", ("posterior", "predictors", "influence"))
+
+HIDDEN_CONCEPT: tuple[Control, ...] = (
+    Choice(
+        page="hidden_concept", key="view", label="Picture", tabs=True, default="posterior",
+        options=("posterior", "predictors", "influence", "reshaped memories"),
+    ),
+    Number(
+        page="hidden_concept", key="examples", label="t examples", section="Examples", default=30,
+        low=1, high=128, step=1, help="In-context pairs of a key and its value.",
+    ),
+    Number(
+        page="hidden_concept", key="dimension", label="d dimension of the keys", section="Examples",
+        default=2, low=2, high=64, step=1,
+        help="In 2 dimensions the belief is drawn as an ellipse, else as its spectrum. GPT-2 answers "
+        "where a checkpoint reads keys of this dimension.",
+    ),
+    Number(
+        page="hidden_concept", key="noise", label="σ noise of the values", section="Examples",
+        default=0.5, low=0.0, high=3.0, step=0.05,
+        help="A value is z·k plus Gaussian noise of this size. Rows of z are drawn from N(0, I).",
+    ),
+    Choice(
+        page="hidden_concept", key="keys", label="Law of the keys", section="Examples",
+        default="uniform on the sphere",
+        options=("uniform on the sphere", "Gaussian", "each near the one before",
+                 "all near one direction", "regression inputs"),
+        help="The third and the fourth break the assumption that examples are independent. Regression "
+        "inputs are N(−2, I), the law GPT-2 was trained on.",
+    ),
+    Number(
+        page="hidden_concept", key="correlation", label="Correlation of the keys",
+        section="Examples", default=0.8, low=0.0, high=0.99, step=0.01, when=_CORRELATED,
+        help="Mean cosine of two neighbours, or of any two keys of a prompt.",
+    ),
+    Number(
+        page="hidden_concept", key="scale", label="Scale of the keys", section="Examples",
+        default=1.0, low=0.1, high=10.0, step=0.05, log=True, help="Every key is multiplied by it.",
+    ),
+    Number(
+        page="hidden_concept", key="irrelevant", label="Irrelevant examples",
+        section="A biased context", default=0.0, low=0.0, high=1.0, step=0.05,
+        help="Share of the examples whose value is chance.",
+    ),
+    Number(
+        page="hidden_concept", key="contradicting", label="Contradicting examples",
+        section="A biased context", default=0.0, low=0.0, high=1.0, step=0.05,
+        help="Share of the examples that follow another concept z′.",
+    ),
+    Number(
+        page="hidden_concept", key="opposition", label="Cosine of z′ with z",
+        section="A biased context", default=-1.0, low=-1.0, high=1.0, step=0.05,
+        help="−1: the other concept is the opposite one. Of no effect without contradicting examples.",
+    ),
+    Number(
+        page="hidden_concept", key="kappa", label="κ sharpness of softmax", section="Who answers",
+        default=2.0, low=0.05, high=100.0, step=0.05, log=True, when=_ANSWERED,
+        help="Softmax attention weighs example i by exp(κ q·kᵢ). Also of the exponential kernel.",
+    ),
+    Choice(
+        page="hidden_concept", key="kernel", label="Kernel of BMA", section="Who answers",
+        default="linear", options=("linear", "RBF", "exponential"), when=_ANSWERED,
+        help="What BMA believes that values depend on. The examples are linear.",
+    ),
+    Number(
+        page="hidden_concept", key="length", label="ℓ length of the RBF kernel",
+        section="Who answers", default=1.0, low=0.05, high=20.0, step=0.05, log=True,
+        when=("kernel", ("RBF",)),
+    ),
+    Choice(
+        page="hidden_concept", key="assumed", label="ρ that BMA assumes", section="Who answers",
+        default="the true σ²", options=("the true σ²", "set by hand"),
+        help="ρ is the noise variance over the prior variance.",
+    ),
+    Number(
+        page="hidden_concept", key="rho", label="ρ", section="Who answers", default=0.1, low=1e-6,
+        high=100.0, step=0.1, log=True, when=("assumed", ("set by hand",)),
+    ),
+    Toggle(
+        page="hidden_concept", key="gpt2", label="Ask GPT-2", section="Who answers", default=True,
+        when=("view", ("predictors",)), help="A checkpoint that reads keys of d dimensions.",
+    ),
+    Number(
+        page="hidden_concept", key="n", label="n examples, read here", section="Reading",
+        default=12, low=1, high=128, step=1, when=("view", ("influence",)),
+        help="The examples whose influence is drawn; all there are, if fewer.",
+    ),
+    Number(
+        page="hidden_concept", key="ridge", label="Ridge of W₁ and W₂", section="Reading",
+        default=0.0, low=0.0, high=10.0, step=0.01, when=("view", ("reshaped memories",)),
+        help="Shrinks the maps: K K~ᵀ (K~ K~ᵀ + ridge · I)⁻¹.",
+    ),
+    Number(
+        page="hidden_concept", key="tolerance", label="Rank tolerance", section="Reading",
+        default=1e-12, low=1e-15, high=0.1, step=0.5, log=True, when=("view", ("reshaped memories",)),
+        help="Directions of the ghosts whose singular value is below this share of the largest "
+        "count as absent.",
+    ),
+    Number(
+        page="hidden_concept", key="prompts", label="Prompts", section="Reading", default=64, low=8,
+        high=192, step=8, when=_MEASURED, help="Curves and bands are over these; prompt 1 is drawn.",
+    ),
+    seed("hidden_concept", section="Reading"),
+)  # fmt: skip
+
+# ---- generalisation ------------------------------------------------------------------------------
+
+_DRAWN_KEYS = ("source", ("unit keys", "raw keys", "normalised keys"))
+
+
+def _one_layer() -> tuple[str, ...]:
+    from pages.ui import cache
+
+    return cache.one_layer_names()
+
+
+GENERALIZATION: tuple[Control, ...] = (
+    Choice(
+        page="generalization", key="view", label="Picture", tabs=True, default="bound and measured",
+        options=("bound and measured", "input scale"),
+    ),
+    Choice(
+        page="generalization", key="source", label="Attention head", section="Head",
+        default="unit keys", options=("unit keys", "raw keys", "normalised keys"), more=_one_layer,
+        help="Keys uniform on the sphere; regression inputs N(−2, I) as they are, or divided by their "
+        "norm; or a trained one-layer checkpoint on its regression prompts.",
+    ),
+    Number(
+        page="generalization", key="kappa", label="κ sharpness", section="Head", default=1.0,
+        low=0.01, high=100.0, step=0.05, log=True, when=_DRAWN_KEYS,
+        help="A score is κ q·k. A checkpoint has its own.",
+    ),
+    Number(
+        page="generalization", key="dimension", label="d dimension of the keys", section="Head",
+        default=8, low=2, high=64, step=1, when=_DRAWN_KEYS,
+    ),
+    Number(
+        page="generalization", key="noise", label="Chance in the values", section="Head",
+        default=0.2, low=0.0, high=1.0, step=0.05, when=_DRAWN_KEYS,
+        help="Share of a value that the key does not tell.",
+    ),
+    Number(
+        page="generalization", key="scale", label="Scale of the inputs", section="Head", default=1.0,
+        low=0.05, high=20.0, step=0.05, log=True, when=("view", ("bound and measured",)),
+        help="Every input is multiplied by it, before a checkpoint normalises its keys.",
+    ),
+    Choice(
+        page="generalization", key="constants", label="Γ, C₀ and M", section="Constants",
+        default="estimated", options=("estimated", "set by hand"),
+        when=("view", ("bound and measured",)),
+        help="Estimated: the largest score, value and slope of the loss in the draws.",
+    ),
+    Number(
+        page="generalization", key="gamma", label="Γ bound on scores", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="Prompts with a larger score are left out, as the theorem does not speak of them.",
+    ),
+    Number(
+        page="generalization", key="c0", label="C₀ bound on values", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="Also on the difference of two values of a prompt.",
+    ),
+    Number(
+        page="generalization", key="lipschitz", label="M slope of the loss", section="Constants",
+        default=1.0, low=0.01, high=1000.0, step=0.05, log=True, when=("constants", ("set by hand",)),
+        help="1 for the absolute loss. Too small a value is not noticed by the draws of scores.",
+    ),
+    Choice(
+        page="generalization", key="loss", label="Loss", section="Measured", default="absolute",
+        options=("absolute", "squared"),
+    ),
+    Number(
+        page="generalization", key="longest", label="Longest prompt", section="Measured",
+        default=128, low=8, high=256, step=8, help="Ten lengths from 2 to it are measured.",
+    ),
+    Number(
+        page="generalization", key="prompts", label="Prompts", section="Measured", default=48, low=8,
+        high=128, step=8, help="More prompts, narrower band, longer waits.",
+    ),
+    seed("generalization", section="Measured"),
+)  # fmt: skip
+
+# ---- ghost examples and layers -------------------------------------------------------------------
+
+
+def _ghost_checkpoint() -> str:
+    return "attention-1" if "attention-1" in _checkpoints() else _first_checkpoint()
+
+
+GHOSTS: tuple[Control, ...] = (
+    Choice(
+        page="ghosts", key="view", label="Picture", tabs=True, default="search",
+        options=("search", "reshaped", "against t"),
+    ),
+    Choice(
+        page="ghosts", key="checkpoint", label="Checkpoint", section="Model", options=(),
+        more=_checkpoints, default=_ghost_checkpoint(),
+        help="The frozen model. One-layer attention is searched in a second, a GPT-2 in half a "
+        "minute.",
+    ),
+    Number(
+        page="ghosts", key="examples", label="t ghosts", section="Ghosts", default=10, low=1,
+        high=100, step=1, when=("view", ("search", "reshaped")),
+        help="How many pairs are searched for, and how many examples the true prompt has.",
+    ),
+    Number(
+        page="ghosts", key="restarts", label="Restarts", section="Ghosts", default=4, low=1, high=8,
+        step=1, help="Searches that begin at different prompts, side by side.",
+    ),
+    seed("ghosts", section="Ghosts"),
+    Number(
+        page="ghosts", key="steps", label="Steps", section="Search", default=300, low=10, high=2000,
+        step=10, help="Of Adam, with a rate that falls to 0 along a cosine.",
+    ),
+    Number(
+        page="ghosts", key="rate", label="Learning rate", section="Search", default=0.05, low=0.005,
+        high=0.5, step=0.1, log=True, help="In units of x, and of the labels' standard deviation.",
+    ),
+    Number(
+        page="ghosts", key="queries", label="Queries a step", section="Search", default=32, low=8,
+        high=128, step=8, help="Fresh ones at every step. The error is read on 128 others.",
+    ),
+    Number(
+        page="ghosts", key="prompt", label="True prompt", section="Reshaping", default=1, low=1,
+        high=100, step=1, when=("view", ("reshaped", "against t")),
+        help="Which prompt of the training law the reshaped ghosts are to stand in for.",
+    ),
+    Toggle(
+        page="ghosts", key="across", label="One map for all heads", section="Reshaping",
+        default=False, when=("view", ("reshaped", "against t")),
+        help="Keys of all heads side by side: more dimensions, so that the maps stay exact for more "
+        "ghosts. A single head has nothing to put side by side.",
+    ),
+    Number(
+        page="ghosts", key="ridge", label="ρ ridge", section="Reshaping", default=0.0, low=0.0,
+        high=10.0, step=0.01, when=("view", ("reshaped", "against t")),
+        help="Shrinks W1: K K~ᵀ (K~ K~ᵀ + ρ I)⁻¹, and W2 likewise.",
+    ),
+    Number(
+        page="ghosts", key="tolerance", label="Rank tolerance", section="Reshaping", default=1e-14,
+        low=1e-15, high=0.1, step=0.5, log=True, when=("view", ("reshaped", "against t")),
+        help="Directions of the ghosts whose singular value is below this share of the largest one "
+        "count as absent.",
+    ),
+)  # fmt: skip
+
+LAYERS: tuple[Control, ...] = (
+    Choice(
+        page="layers", key="view", label="Picture", tabs=True, default="every head",
+        options=("every head", "heads ranked", "shift and labels", "one prompt"),
+    ),
+    Choice(
+        page="layers", key="checkpoint", label="Checkpoint", section="Model", options=(),
+        more=_checkpoints, default=_first_checkpoint(),
+    ),
+    Choice(
+        page="layers", key="reading", label="Reading", section="Reading",
+        default="effective memories", when=("view", ("every head", "shift and labels")),
+        options=(
+            "effective memories", "weight on the best key", "margin", "energy",
+            "fall in one update", "fall by its own write", "weight on labels",
+        ),
+        help="What is read of every head: the symbols say what each is.",
+    ),
+    Choice(
+        page="layers", key="by", label="Ranked by", section="Reading",
+        default="weight on the best key", when=("view", ("heads ranked",)),
+        options=(
+            "weight on the best key", "fall in one update", "fall by its own write",
+            "few effective memories",
+        ),
+        help="What makes a head act like a Hopfield network.",
+    ),
+    Number(
+        page="layers", key="n", label="n examples, read here", section="Reading", default=20, low=1,
+        high=100, step=1, help="How many examples the query sees.",
+    ),
+    Number(
+        page="layers", key="w2", label="w₂ shifted share", section="Prompts", default=0.0, low=0.0,
+        high=1.0, step=0.05, when=("view", ("every head", "heads ranked", "one prompt")),
+        help="This share of the inputs comes from N(2, I) and not from N(−2, I).",
+    ),
+    Number(
+        page="layers", key="accuracy", label="α label accuracy", section="Prompts", default=1.0,
+        low=0.0, high=1.0, step=0.05, when=("view", ("every head", "heads ranked", "one prompt")),
+        help="Share of right labels; the others are permuted among themselves.",
+    ),
+    Number(
+        page="layers", key="shift", label="w₂ compared", section="Prompts", default=0.3, low=0.0,
+        high=1.0, step=0.05, when=("view", ("shift and labels",)),
+        help="Shifted share of the inputs in the second curve; its labels are all right.",
+    ),
+    Number(
+        page="layers", key="right", label="α compared", section="Prompts", default=0.5, low=0.0,
+        high=1.0, step=0.05, when=("view", ("shift and labels",)),
+        help="Share of right labels in the third curve; its inputs are not shifted.",
+    ),
+    Number(
+        page="layers", key="prompts", label="Prompts", section="Prompts", default=16, low=4,
+        high=64, step=4, when=("view", ("every head", "heads ranked", "shift and labels")),
+    ),
+    Number(
+        page="layers", key="prompt", label="Prompt", section="Prompts", default=1, low=1, high=64,
+        step=1, when=("view", ("one prompt",)),
+    ),
+    seed("layers", section="Prompts"),
+)  # fmt: skip
+
+# ---- induction head ----
+
+_PROMPT_TABS = ("view", ("attention", "logits", "training", "energy"))
+_HEAD_TABS = ("view", ("attention", "logits", "length", "positions", "energy"))
+
+INDUCTION: tuple[Control, ...] = (
+    Choice(
+        page="induction", key="view", label="Picture", tabs=True, default="attention",
+        options=("attention", "logits", "length", "positions", "memories", "training", "energy"),
+    ),
+    Choice(
+        page="induction", key="source", label="Prompt", section="Prompt", default="typed",
+        options=("typed", "drawn"), when=_PROMPT_TABS,
+        help="Type letters, or draw them from the bigram model with its triggers.",
+    ),
+    Text(
+        page="induction", key="prompt", label="Letters a to z", section="Prompt",
+        default="the quota fell q", longest=200, lines=3, when=("source", ("typed",)),
+        help="Every letter is a token; blanks do not count. The last letter asks.",
+    ),
+    Number(
+        page="induction", key="length", label="T length", section="Prompt", default=32, low=8,
+        high=96, step=1, when=("source", ("drawn",)),
+        help="The draw is cut so that it ends in a trigger which came before.",
+    ),
+    Text(
+        page="induction", key="triggers", label="Q triggers", section="Prompt", default="q",
+        longest=24, lines=3, when=("view", (*_HEAD_TABS[1], "memories")),
+        help="The letters layer 2 asks about. In a drawn prompt each is always followed by one "
+        "letter, drawn anew per prompt.",
+    ),
+    Number(
+        page="induction", key="beta1", label="β₁ layer 1", section="Weights", default=60.0, low=0.0,
+        high=60.0, step=0.5, when=_HEAD_TABS,
+        help="How sharply a position looks at the one before it.",
+    ),
+    Number(
+        page="induction", key="beta2", label="β₂ layer 2", section="Weights", default=5.0, low=0.0,
+        high=12.0, step=0.1, when=_HEAD_TABS,
+        help="How sharply the last letter looks for positions whose buffer holds it.",
+    ),
+    Number(
+        page="induction", key="gamma", label="γ context", section="Weights", default=4.0, low=0.0,
+        high=12.0, step=0.1, when=_HEAD_TABS, help="Weight of what the context says.",
+    ),
+    Number(
+        page="induction", key="bigram", label="λ bigram law", section="Weights", default=1.0,
+        low=0.0, high=4.0, step=0.05, when=_HEAD_TABS,
+        help="Weight of what is known without context.",
+    ),
+    Number(
+        page="induction", key="odds", label="R odds of the favourite", section="Weights",
+        default=10.0, low=1.0, high=1000.0, step=0.05, log=True, when=_HEAD_TABS,
+        help="Under the bigram law, the next letter of the alphabet follows R times as often as any "
+        "other.",
+    ),
+    Choice(
+        page="induction", key="positions", label="Positions", section="Wiring", default="relative",
+        options=("relative", "absolute"),
+        when=("view", ("attention", "logits", "length", "memories", "energy")),
+        help="Relative: one back is the same everywhere. Absolute: a pair of positions is stored "
+        "for each place up to T_max.",
+    ),
+    Number(
+        page="induction", key="tmax", label="T_max stored positions", section="Wiring", default=64,
+        low=2, high=128, step=1, when=("view", (*_HEAD_TABS[1], "memories")),
+        help="Of no effect on relative positions.",
+    ),
+    Number(
+        page="induction", key="span", label="T prompt length", section="Wiring", default=120,
+        low=16, high=400, step=1, when=("view", ("positions",)),
+    ),
+    Choice(
+        page="induction", key="ablated", label="Emptied memory", section="Wiring",
+        default="none", options=("none", "previous position", "key", "output"),
+        when=("view", (*_HEAD_TABS[1], "memories")),
+        help="Set one of the three memories to 0 and see the head fail.",
+    ),
+    Choice(
+        page="induction", key="vectors", label="Vectors", section="Embedding", default="orthonormal",
+        options=("orthonormal", "random"),
+        when=("view", ("attention", "logits", "length", "memories")),
+        help="Orthonormal vectors keep memories apart. Random ones share D dimensions and cross-talk.",
+    ),
+    Number(
+        page="induction", key="dimension", label="D dimension", section="Embedding", default=128,
+        low=16, high=512, step=1, when=("vectors", ("random",)),
+    ),
+    Number(
+        page="induction", key="memories", label="M memories", section="Embedding", default=26,
+        low=2, high=64, step=1, when=("view", ("memories",)),
+        help="Of the curve below: pairs stored in one matrix.",
+    ),
+    seed("induction", section="Seed"),
+)  # fmt: skip
+
+TABLE: tuple[Control, ...] = (
+    *LANDSCAPE,
+    *RETRIEVAL,
+    *REGRESSION,
+    *TEXT,
+    *HIDDEN_CONCEPT,
+    *GHOSTS,
+    *GENERALIZATION,
+    *LAYERS,
+    *INDUCTION,
+    *CHECKPOINTS,
+)
 
 
 def rows(page: str) -> tuple[Control, ...]:
@@ -653,18 +1104,21 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
     known = {row.name: row for row in rows(page)}
     values: dict[str, Any] = {}
     notices: list[str] = []
+    elsewhere: dict[str, list[str]] = {}  # page -> its parameters
     version, preset = LINK_VERSION, None
     for name, given in query.items():
         shown = f"`{_printable(name)}={_printable(given[-1])}`"
+        if len(given) > 1 and (name in known or name in ("v", "preset")):
+            listed = ", ".join(f"`{_printable(text, 20)}`" for text in given[:4])
+            more = ", …" if len(given) > 4 else ""
+            notices.append(
+                f"`{_printable(name)}` is given {len(given)} times ({listed}{more}); the last one counts, "
+                f"`{_printable(given[-1], 20)}`."
+            )
         if name in known:
             row = known[name]
-            if len(given) > 1:
-                notices.append(
-                    f"`{_printable(name)}` is given {len(given)} times; the default stands."
-                )
-                continue
             try:
-                values[row.key] = row.parse(given[0])
+                values[row.key] = row.parse(given[-1])
             except ValueError as reason:
                 default = row.text(row.default)
                 notices.append(f"{shown} {reason}; the default `{default}` stands.")
@@ -680,8 +1134,16 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
                 preset = given[-1]
             else:
                 notices.append(f"{shown} is no scenario of this page; the defaults stand.")
-        elif name not in RESERVED and not _of_other_page(name, page):
+        elif (other := _other_page(name, page)) is not None:
+            elsewhere.setdefault(other, []).append(name)
+        elif name not in RESERVED:
             notices.append(f"{shown} is no control of this page and was ignored.")
+    for other, names in elsewhere.items():
+        listed = ", ".join(f"`{name}`" for name in names[:4]) + (", …" if len(names) > 4 else "")
+        what = "setting belongs" if len(names) == 1 else "settings belong"
+        notices.append(
+            f"{len(names)} {what} to the page `{other}`, not here, and had no effect: {listed}."
+        )
     return Link(values, version, preset, tuple(notices))
 
 
@@ -691,8 +1153,8 @@ def write_link(page: str, values: Mapping[str, Any]) -> str:
     return urlencode({"v": LINK_VERSION, **stated})
 
 
-def _of_other_page(name: str, page: str) -> bool:
-    return any(row.name == name for row in TABLE if row.page != page)
+def _other_page(name: str, page: str) -> str | None:
+    return next((row.page for row in TABLE if row.name == name and row.page != page), None)
 
 
 def _printable(text: str, longest: int = 60) -> str:

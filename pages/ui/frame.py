@@ -17,6 +17,7 @@ from pages import catalog
 from pages.ui import panel, share
 from pages.ui.chart_view import Frames, chart_view
 from pages.ui.charts import Figure
+from pages.ui.component import component
 from pages.ui.controls import Scenario, defaults
 
 S = TypeVar("S")
@@ -24,6 +25,7 @@ R = TypeVar("R")
 
 _seen_modules: dict[str, int] = {}
 _run = threading.local()  # of the script thread: .asked, .places, .name
+_pulse = component("pulse", html='<span class="lab-pulse"></span>')
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
@@ -44,7 +46,19 @@ def framed(render: Callable[[], None]) -> None:
     places = Places()
     places.surround(words, keyed=True)
     with places.stage:
-        st.fragment(_picture, key=panel.picture(name))(render, places)
+        coming = st.empty()  # stands there always, so that what follows keeps its place
+        if f"{name}~good" not in st.session_state:
+            coming.html(
+                f'<p class="lab-coming">{words.entry.blurb} The picture is on its way …</p>'
+            )
+        _run.whole = True
+        try:
+            st.fragment(_picture, key=panel.picture(name))(render, places)
+        finally:
+            _run.whole = False
+        coming.empty()
+    with places.foot:
+        st.fragment(_foot, key=panel.foot(name))(name)
     _set_aside()
 
 
@@ -73,15 +87,26 @@ def _words_of(render: Callable[[], None]) -> Words | None:
 
 
 def _picture(render: Callable[[], None], places: Places) -> None:
-    _run.places = places
+    _run.places, _run.folded = places, []
     name = None
     try:
         render()
         name = _run.name
     finally:
         _run.places = None
-    if name is not None and panel.outdated(name):
+        folded, _run.folded = _run.folded, None
+    if name is None:
+        return
+    late = panel.fold(name, folded, whole=getattr(_run, "whole", False))
+    if late or panel.outdated(name):
         st.rerun()  # the picture's own widgets have moved controls that stand beside it
+
+
+def _foot(name: str) -> None:
+    """What is folded away below the pictures. It seldom changes, so a moved control does not send it again."""
+    for title, text in panel.folded(name):
+        with st.expander(title):
+            st.markdown(text)
 
 
 def open_page(
@@ -116,7 +141,7 @@ def open_page(
         panel.taken_up(name)
         stage = st.container()
     _run.name = name
-    return Page(words.entry, settings, panel.values(name), stage, places.tools)
+    return Page(words.entry, settings, panel.values(name), stage, places.exports)
 
 
 @dataclass(frozen=True)
@@ -156,6 +181,7 @@ class Places:
             with st.container(key="lab-stage"):
                 self.tabs = st.container()
                 self.stage = st.container()
+                self.foot = st.container()
 
     def surround(self, words: Words, *, keyed: bool) -> None:
         """Draw head, scenarios and controls; `keyed`: as fragments that a moved control can rerun."""
@@ -168,7 +194,10 @@ class Places:
             st.html(
                 f'<p class="lab-eyebrow">{entry.group}</p><h1 class="lab-h1">{entry.title}</h1>'
             )
-            self.tools.empty()  # a place must be written to once before a fragment may use it
+            with self.tools, st.container(horizontal=True, width="content", gap="small"):
+                share.copy_button(entry.name)
+                self.exports = st.container(width="content")
+            self.exports.empty()  # a place must be written to once before a fragment may use it
         with self.head:
             part("head", lambda: _head(words))
         with self.scenes:
@@ -180,6 +209,28 @@ class Places:
         panel.surrounded(entry.name, words.formula, words.scenario)
 
 
+@dataclass(frozen=True)
+class Facts:
+    """A small table of numbers, with a note under it. Cells and note are HTML."""
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, ...]]
+    caption: str = ""
+    note: str = ""
+
+    def html(self) -> str:
+        head = "".join(f'<th scope="col">{c}</th>' for c in ("", *self.columns))
+        body = "".join(
+            f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+            for name, *cells in self.rows
+        )
+        note = f'<p class="lab-note">{self.note}</p>' if self.note else ""
+        return (
+            f'<table class="lab-facts"><caption>{self.caption}</caption><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table>{note}"
+        )
+
+
 class Page(Generic[S]):
     """One run of one page. `settings` are those of the picture, the last good one after an error."""
 
@@ -189,7 +240,7 @@ class Page(Generic[S]):
         make: Callable[..., S],
         values: Mapping[str, Any],
         stage: Any,
-        tools: Any,
+        exports: Any,
     ) -> None:
         self.entry = entry
         self.name = entry.name
@@ -197,7 +248,7 @@ class Page(Generic[S]):
         self.settings: S = make(**values)
         self.stage = stage
         self._make = make
-        self._tools = tools
+        self._exports = exports
         self._figures: dict[str, Figure] = {}
         self._said: list[str] = []
 
@@ -224,7 +275,10 @@ class Page(Generic[S]):
             except ValueError:  # not even those
                 self._warn(str(reason), None)
                 st.stop()
-            self._warn(f"{reason} The picture shows the last settings that worked.", good)
+            self._warn(
+                f"{reason} The picture and the numbers are those of the last settings that worked.",
+                good, key="lab-refused",
+            )  # fmt: skip
             self.values, self.settings = dict(good), settings
             return result
         broken = _not_finite(finite(result)) if finite is not None else ""
@@ -234,11 +288,8 @@ class Page(Generic[S]):
             st.session_state[f"{self.name}~good"] = self.values
         return result
 
-    def _warn(self, message: str, back: Mapping[str, Any] | None) -> None:
-        with (
-            self.stage,
-            st.container(horizontal=True, vertical_alignment="center", key="lab-warning"),
-        ):
+    def _warn(self, message: str, back: Mapping[str, Any] | None, key: str = "lab-warning") -> None:
+        with self.stage, st.container(horizontal=True, vertical_alignment="center", key=key):
             st.warning(message, icon=":material/error:")
             if back is not None:
                 st.button(
@@ -287,29 +338,48 @@ class Page(Generic[S]):
         into: Any = None,
     ) -> None:
         """A small table of numbers. A row starts with its name; cells are HTML, so escape what is typed."""
-        head = "".join(f'<th scope="col">{c}</th>' for c in ("", *columns))
-        body = "".join(
-            f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
-            for name, *cells in rows
-        )
         with into if into is not None else self.stage:
-            st.html(
-                f'<table class="lab-facts"><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
-                f"<tbody>{body}</tbody></table>"
-            )
+            st.html(Facts(columns, rows, caption).html())
+
+    def facts_beside(self, *tables: Facts) -> None:
+        """Tables side by side where there is room; one element, which the browser has sooner than several."""
+        parts = "".join(f"<div>{table.html()}</div>" for table in tables)
+        with self.stage:
+            st.html(f'<div class="lab-tables">{parts}</div>')
+
+    def again(self) -> None:
+        """Draw the picture once more when this one stands on the screen: for work done in slices.
+
+        The browser asks for it. So a moved control, a click or a closed tab has its turn between two
+        slices, and nothing else is needed to stop the work. The last call of a page.
+        """
+        if not panel.framed(self.name):
+            st.rerun()
+        key = f"{self.name}~pulse"
+        beat = st.session_state[f"{key}-beat"] = st.session_state.get(f"{key}-beat", 0) + 1
+        with self.stage:
+            _pulse(data={"beat": beat}, key=key, on_beat_change=lambda: None)
 
     def refuted_by(self, text: str) -> None:
         """What would refute the claim this page tests."""
-        with self.stage, st.expander("What would refute it"):
+        self.fold("What would refute it", text)
+
+    def fold(self, title: str, text: str) -> None:
+        """Words that hold whatever the numbers are, to be opened below the pictures."""
+        folded = getattr(_run, "folded", None)
+        if folded is not None:
+            folded.append((title, text))
+            return
+        with self.stage, st.expander(title):  # not framed
             st.markdown(text)
 
     def finish(self, snippet: str) -> None:
-        """Copy-link and Export, once the pictures are known. `snippet` prints the page's numbers."""
-        with self._tools, st.container(horizontal=True, width="content", gap="small"):
-            share.copy_link(self.name, self.values)
+        """Link and Export, once the pictures are known. `snippet` prints the page's numbers."""
+        with self._exports:
             share.exports(
                 self.name, self.entry.title, self.values, self._figures, snippet, self._said
             )
+            share.state_link(self.name, self.values)
 
 
 def _head(words: Words) -> None:
@@ -320,12 +390,18 @@ def _head(words: Words) -> None:
         with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
             st.latex(formula, width="content")
             if words.symbols:
-                with st.popover("Symbols", type="tertiary"):
-                    st.markdown(
-                        "\n\n".join(f"${k}$ &nbsp; {text}" for k, text in words.symbols.items())
+                with st.popover("Symbols", type="tertiary", key="lab-symbols"):
+                    # A table, so that the words stand below one another. A bar would end its cell.
+                    lines = (
+                        f"| ${k}$ | {text.replace('|', '&#124;')} |"
+                        for k, text in words.symbols.items()
                     )
-    for notice in panel.notices(name):
-        st.warning(notice, icon=":material/link_off:")
+                    st.markdown("\n".join(["| | |", "|:--|:--|", *lines]))
+    if said := panel.notices(name):
+        text = said[0]
+        if len(said) > 1:
+            text = "\n".join([f"{len(said)} notes on this link:\n", *(f"- {n}" for n in said)])
+        st.warning(text, icon=":material/link_off:")
 
 
 def _scenarios(words: Words) -> None:

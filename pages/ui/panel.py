@@ -112,6 +112,29 @@ def picture(page: str) -> str:
     return f"{page}~picture"
 
 
+def foot(page: str) -> str:
+    """Key of the fragment that draws what is folded away below the pictures."""
+    return f"{page}~foot"
+
+
+def fold(page: str, words: list[tuple[str, str]], *, whole: bool) -> bool:
+    """Note what the foot is to say; `whole`: in a run of all the page. Whether it says something else now and
+    is not drawn in this run."""
+    changed = words != folded(page)
+    st.session_state[f"{page}~folded"] = words
+    due = st.session_state.pop(f"{page}~foot-due", False)
+    if not changed or due or whole:
+        return False
+    st.session_state[f"{page}~foot-live"] = (
+        True  # it follows numbers: from now on, draw it with them
+    )
+    return True
+
+
+def folded(page: str) -> list[tuple[str, str]]:
+    return st.session_state.get(f"{page}~folded", [])
+
+
 def framed(page: str) -> bool:
     """Whether the page runs as fragments that a callback can rerun one by one."""
     return bool(st.session_state.get(f"{page}~framed"))
@@ -128,7 +151,9 @@ def rerun_all(page: str) -> None:
     """In a callback that moved controls from code: rerun all that depends on them."""
     if framed(page):
         st.session_state[f"{page}~due"] = True
-        st.rerun([picture(page), *(f"{page}~{part}" for part in ("panel", "scenes", "head"))])
+        st.session_state[f"{page}~foot-due"] = True
+        parts = ("panel", "scenes", "head", "foot")
+        st.rerun([picture(page), *(f"{page}~{part}" for part in parts)])
 
 
 def taken_up(page: str) -> None:
@@ -163,6 +188,9 @@ def draw(page: str, *, keyed: bool) -> None:
             row.when[0] in undrawn or current[row.when[0]] not in row.when[1]
         ):
             undrawn.add(row.key)
+            # The browser forgets a slider that goes. What Python remembers of it would stop the value from
+            # being sent again, and the slider would come back at its lowest stop.
+            st.session_state.pop(f"{row.name}~slider", None)
             continue
         if row.section != section:
             section = row.section
@@ -195,6 +223,11 @@ def _touched(row: Control) -> None:
     gates = any(other.when and other.when[0] == row.key for other in rows(page))
     if gates or (isinstance(row, Text) and row.upload):
         due.append("panel")
+    # The foot's words change with choices if at all.
+    foot_due = not isinstance(row, Number) or bool(st.session_state.get(f"{page}~foot-live"))
+    st.session_state[f"{page}~foot-due"] = foot_due
+    if foot_due:
+        due.append("foot")
     keys = [f"{page}~{part}" for part in due]
     if isinstance(row, Number) and row.slider and "panel" not in due:
         keys.append(f"{row.name}~row")
@@ -232,12 +265,11 @@ def _number(row: Number, version: int) -> None:
 def _slider(row: Number, value: float) -> None:
     key = f"{row.name}~slider"
     if row.log:
-        stops = row.stops()
-        near = min(stops, key=lambda s: abs(s - value) / s)
-        if st.session_state.get(key) != near:
-            st.session_state[key] = near
+        stops = sorted({*row.stops(), value})  # the thumb says what the field says
+        if st.session_state.get(key) != value:
+            st.session_state[key] = value
         st.select_slider(
-            row.label, stops, format_func=lambda s: f"{s:g}", key=key, help=row.help or None,
+            row.label, stops, format_func=lambda s: f"{s:.6g}", key=key, help=row.help or None,
             on_change=_follow, args=(row, key),
         )  # fmt: skip
         return
@@ -313,9 +345,12 @@ def _upload(row: Text) -> None:
     held = _held(row)
     if held is None:
         return
-    st.caption(
-        f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
-    )
+    if row.refused(held[1]):
+        st.caption(f"**{held[0]}** was refused: the message above the picture says why.")
+    else:
+        st.caption(
+            f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
+        )
     if chosen is None:  # after a visit to another page its own cross is gone
         st.button("Use the field instead", key=f"{key}-drop", on_click=_dropped, args=(row,))
 

@@ -31,16 +31,21 @@ _copy = component(
 )
 
 
-def copy_link(page: str, settings: Mapping[str, Any]) -> None:
-    """The Copy-link button; it also keeps the address bar at this link.
+def copy_button(page: str) -> None:
+    """The Copy-link button. It copies what `state_link` last said and keeps the address bar at it."""
+    _copy(data={}, key=f"{page}~copy", width="content")
+
+
+def state_link(page: str, settings: Mapping[str, Any]) -> None:
+    """Say the page's link, which the button reads: a component that is sent anew at every moved control takes
+    a browser ten times as long.
 
     The link states every control, so no later default changes it.
     """
     file = any(r.text(settings[r.key]) == ELSEWHERE for r in rows(page) if r.key in settings)
     note = "The uploaded file is not in it: send the exported settings too." if file else ""
-    _copy(
-        data={"link": write_link(page, settings), "note": note}, key=f"{page}~copy", width="content"
-    )
+    link = html.escape(write_link(page, settings))
+    st.html(f'<span class="lab-link" hidden data-link="{link}" data-note="{note}"></span>')
 
 
 def address(page: str, settings: Mapping[str, Any]) -> str:

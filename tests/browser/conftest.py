@@ -76,7 +76,7 @@ class Visitor:
 
     def _console(self, message):
         if message.type == "error" and not KNOWN.search(message.location.get("url", "")):
-            self.wrong.append(f"console: {message.text}")
+            self.wrong.append(f"console: {message.text} {message.location.get('url', '')}".strip())
 
     def close(self):
         for window in self._contexts:

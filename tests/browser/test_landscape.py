@@ -163,13 +163,16 @@ def test_a_bad_upload_is_explained_and_the_picture_stays(visit):
     revision = picture.get_attribute("data-revision")
     upload = page.locator("[data-testid=stFileUploader] input[type=file]")
     for name, data, words in (
-        ("nan.csv", b"1,2\nnan,4\n", "patterns must be finite"),
+        ("nan.csv", b"1,2\nnan,4\n", "memories must be finite"),
         ("wide.csv", (b",".join([b"1"] * 300) + b"\n") * 3, "300 columns"),
         ("long.csv", b"1,2\n" * 1_000_000, "too large"),
     ):
         upload.set_input_files({"name": name, "mimeType": "text/csv", "buffer": data})
         expect(page.get_by_role("alert").filter(has_text=words)).to_be_visible()
         assert picture.get_attribute("data-revision") == revision
+        for part in (picture, sentence(page), page.locator(".lab-facts").first):
+            assert float(part.evaluate("(e) => getComputedStyle(e).opacity")) < 0.6, "dimmed"
+    expect(page.get_by_text("is in use")).to_have_count(0)
     page.get_by_role("button", name="Back to safe values").click()
     expect(page.get_by_role("alert")).to_have_count(0)
 

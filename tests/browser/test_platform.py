@@ -42,12 +42,14 @@ def test_slider_and_field_are_one_control(demo):
     expect(slider(demo, "Noise")).to_have_attribute("aria-valuetext", "7.3")
 
 
-def test_a_log_slider_shows_the_nearest_stop_and_keeps_the_value(demo):
+def test_a_log_slider_shows_the_value_of_the_field_and_goes_on_from_there(demo):
     type_in(demo, "beta", "7.3")
-    expect(slider(demo, "β inverse temperature")).to_have_attribute("aria-valuetext", "7.08")
+    expect(slider(demo, "β inverse temperature")).to_have_attribute("aria-valuetext", "7.3")
     expect(sentence(demo)).to_contain_text("36.5000")  # 7.3 x 5: the exact value counts
     slider(demo, "β inverse temperature").press("ArrowRight")
-    expect(field(demo, "beta")).to_have_value("7.94")
+    expect(field(demo, "beta")).to_have_value("8")
+    slider(demo, "β inverse temperature").press("ArrowRight")  # the focus is still there
+    expect(field(demo, "beta")).to_have_value("9")
 
 
 def test_the_address_is_the_link_and_back_leaves_the_page(visitor, demo_lab):
@@ -91,6 +93,10 @@ def test_without_a_clipboard_the_link_is_there_to_copy(demo):
         navigator.clipboard.writeText = () => Promise.reject(new Error("not here"));
         document.execCommand = () => false;
     }""")
+    sizes = [
+        demo.get_by_role("button", name=name).bounding_box() for name in ("Copy link", "Export")
+    ]
+    assert sizes[0]["height"] == sizes[1]["height"]
     demo.get_by_role("button", name="Copy link").click()
     link = demo.get_by_role("textbox", name="Link to these settings")
     expect(link).to_be_visible()
@@ -104,6 +110,8 @@ def test_a_bad_link_loads_with_defaults_and_says_so(visitor, demo_lab):
         "&demo-layout=on+a+circle"
     )
     notices = page.get_by_role("alert")
+    expect(notices).to_have_count(1)  # one banner with a list
+    expect(notices).to_contain_text("5 notes on this link")
     for words in (
         "demo-noise=2000 is outside 0 to 10",
         "demo-beta=nan is not a finite number",
@@ -140,7 +148,7 @@ def test_settings_survive_a_visit_to_another_page(demo):
     expect(demo.get_by_text("else", exact=True)).to_be_visible()
     demo.get_by_role("link", name="Demo").click()
     expect(field(demo, "beta")).to_have_value("7.3")
-    expect(slider(demo, "β inverse")).to_have_attribute("aria-valuetext", "7.08")
+    expect(slider(demo, "β inverse")).to_have_attribute("aria-valuetext", "7.3")
     expect(demo).to_have_url(re.compile(r"demo-beta=7\.3"))
 
 
@@ -378,6 +386,21 @@ def test_plotly_is_fetched_once_and_from_here(visitor, demo_lab):
     slider(page, "Noise").press("ArrowRight")
     expect(chart(page, "plane")).not_to_have_attribute("data-revision", revision)
     assert not [url for url in fetched[before:] if url.endswith(".js")]
+    visitor.wrong = [w for w in visitor.wrong if "foreign request" not in w]  # from about:blank
+
+
+def test_picture_and_numbers_come_together(visitor, demo_lab):
+    page = visitor.open("about:blank", wait=False)
+    held = []
+    page.route("**/plotly.min.js", lambda route: held.append(route))
+    page.goto(f"{demo_lab}/demo")
+    coming = chart(page, "plane").get_by_role("status")
+    expect(coming).to_have_text("Drawing … Heatmap of the energy")
+    expect(sentence(page)).to_be_attached()
+    expect(sentence(page)).not_to_be_visible()
+    held[0].continue_()
+    expect(sentence(page)).to_be_visible()
+    expect(chart(page, "plane")).to_have_attribute("data-state", "drawn")
     visitor.wrong = [w for w in visitor.wrong if "foreign request" not in w]  # from about:blank
 
 

@@ -103,11 +103,11 @@ def test_a_checkpoint_is_brought_refused_accepted_and_asked(visitor, lab, tmp_pa
     files = page.locator("input[type=file]")
     files.set_input_files([config, cut])
     expect(page.get_by_text("Refused: model.safetensors is truncated")).to_be_visible()
-    for name in ("config.json", "model.safetensors"):  # what was chosen stays until taken out
-        page.get_by_role("button", name=f"Remove {name}").click()
+    page.get_by_role("button", name="Take all files out").click()
     expect(page.get_by_text("Refused")).to_have_count(0)
     files.set_input_files([config, folder / "model.safetensors"])
-    expect(page.get_by_text("Accepted.")).to_be_visible()
+    expect(page.get_by_text("Accepted: config.json, model.safetensors")).to_be_visible()
+    expect(page.get_by_role("button", name="Remove")).to_have_count(0)  # read files do not pile up
     expect(look(page)).to_contain_text("on 16 fresh prompts")
     page.get_by_role("button", name="Ask it on the regression page").click()
     expect(page).to_have_url(re.compile(r"/regression\?.*regression-checkpoint=uploaded"))

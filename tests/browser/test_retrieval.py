@@ -52,14 +52,15 @@ def test_each_view_is_one_click_away_and_draws(visitor, lab, pictures):
     page = visitor.open(f"{lab}/{PAGE}")
     expect(chart(page, "error-beta")).to_have_attribute("data-state", "drawn")
     expect(sentence(page)).to_contain_text(re.compile(r"Errors above a bound.*: 0 of 4\u2009200"))
-    for view, key, words in (
-        ("phase map", "phases", "Click a cell"),
-        ("reshaping", "margin-gain", "Δ falls in"),
-        ("error and bounds", "error-beta", "the median error is"),
+    for view, key, words, refuted in (
+        ("phase map", "phases", "Click a cell", "A phase that theory forbids"),
+        ("reshaping", "margin-gain", "Δ falls in", "CAMR Lemma 2.2, as reconstructed"),
+        ("error and bounds", "error-beta", "the median error is", "One error above a bound"),
     ):
         page.get_by_role("radio", name=view).click()
         expect(sentence(page)).to_contain_text(words)
         expect(chart(page, key)).to_have_attribute("data-state", "drawn")
+        expect(page.get_by_test_id("stExpander").get_by_text(refuted)).to_be_attached()
         drawn(page)
         page.screenshot(path=pictures / f"{PAGE}-{view.replace(' ', '-')}.png")
 

@@ -9,6 +9,7 @@ from core.concept_study import (
     KINDS,
     ConceptSettings,
     draw_concepts,
+    harm_by_kind,
     hidden_concept,
     reshaped_concept,
 )
@@ -214,3 +215,44 @@ def test_the_other_concept_has_the_cosine_asked_for():
 def test_bad_settings_name_their_field(bad, message):
     with pytest.raises(ValueError, match=message):
         ConceptSettings(**bad)
+
+
+def test_harm_by_kind_is_the_mean_of_refits():
+    """Every example of every prompt left out and refitted, pooled by kind."""
+    settings = ConceptSettings(
+        dimension=3, examples=9, prompts=5, noise=0.3, contradicting=0.3, irrelevant=0.3
+    )
+    data = draw_concepts(settings)
+    unit = float(data.targets[..., 0].square().mean())
+    rows = []
+    for b in range(5):
+        keys, values = data.keys[b, :9].numpy(), data.values[b, :9, 0].numpy()
+        query, target = data.keys[b, 9].numpy(), float(data.targets[b, 9, 0])
+        size = float(data.concepts[b, 0].norm())
+
+        def fit(left, keys=keys, values=values):
+            k = keys[left]
+            return np.linalg.solve(k.T @ k + 0.09 * np.eye(3), k.T @ values[left])
+
+        everything = np.arange(9)
+        full = fit(everything)
+        for j in range(9):
+            z = fit(everything != j)
+            harm = ((full @ query - target) ** 2 - (z @ query - target) ** 2) / unit
+            rows.append((int(data.kinds[b, j]), harm, np.linalg.norm(full - z) / size, b))
+    kinds, harms, pulls, prompt = (np.array(column) for column in zip(*rows, strict=True))
+    found = harm_by_kind(settings)
+    for kind in range(3):
+        mine = kinds == kind
+        assert found.count[kind] == mine.sum()
+        assert found.harm[kind] == pytest.approx(harms[mine].mean())
+        assert found.concept[kind] == pytest.approx(pulls[mine].mean())
+        off = [(harms - harms[mine].mean())[mine & (prompt == b)].sum() for b in range(5)]
+        expected = np.sqrt(np.square(off).sum()) / mine.sum()
+        assert found.harm_error[kind] == pytest.approx(expected)
+
+
+def test_harm_of_a_kind_that_is_absent_is_not_a_number():
+    found = harm_by_kind(ConceptSettings(examples=6, prompts=4))
+    assert found.count.tolist() == [24, 0, 0]
+    assert np.isnan(found.harm[1:]).all()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.ghosts import Ghosts, GhostSettings, attend, construct, reshaped_attention
-from core.prompts import PromptLaw, label_scale
+from core.prompts import PromptLaw, label_scale, sample_prompts
 
 LAW = PromptLaw(n_dims=3)
 
@@ -112,6 +112,19 @@ def test_model_parameters_collect_no_gradient():
 
     last(GhostSettings(examples=2, law=LAW, steps=3), ask)
     assert weight.grad is None
+
+
+def test_where_the_search_began_and_what_labels_of_0_do():
+    ghosts = last(GhostSettings(examples=2, law=LAW, steps=5))
+    draw = torch.Generator().manual_seed(0)
+    start = sample_prompts(LAW, 4, 2, draw, dtype=torch.float64)
+    torch.testing.assert_close(ghosts.start_xs, start.xs.float(), atol=0, rtol=0)
+    torch.testing.assert_close(ghosts.start_ys, start.ys.float())
+    # averaging gives labels of 0 the weight 0: it answers 5, as without any example
+    assert (ghosts.silent_mse == 0).all()
+    held_out = sample_prompts(LAW, 256, 1, draw).queries[:, 0]
+    answers = averaging(ghosts.start_xs, ghosts.start_ys, held_out.expand(4, -1, -1).float())
+    np.testing.assert_allclose(ghosts.start_mse, (answers - 5).square().mean(1), rtol=1e-4)
 
 
 def test_rank_condition_spread_and_best():

@@ -5,6 +5,8 @@ import hashlib
 import io
 import json
 import pickle
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.curves import score
 from core.prompts import sample_prompts
-from models import zoo
+from models import folder, zoo
 from models.config import TrainingLaw
 from models.law import training_prompt_law
 from pages import checkpoints
@@ -106,7 +108,7 @@ def good(stand_ins):
 
 
 def give(at, files):
-    uploader = at.file_uploader(key="checkpoints~files")
+    (uploader,) = at.file_uploader
     kind = "application/octet-stream"
     uploader.set_value([(name, data, kind) for name, data in files.items()]).run()
     assert not at.exception
@@ -168,7 +170,9 @@ def test_a_good_upload_is_shown_and_can_be_asked(good, figures):
     assert at.success[0].value.startswith("Accepted")
     assert at.selectbox(key="checkpoints-name").value == "uploaded"
     assert trace(figures["now"], "GPT-2 uploaded")
-    at.run()  # and again without another check
+    at.run()  # and again without another check, the widget empty
+    assert not at.file_uploader[0].value
+    assert at.success
     assert at.selectbox(key="checkpoints-name").value == "uploaded"
     # The regression page of the same session offers it.
     ask = AppTest.from_function(regression_page, default_timeout=120)
@@ -243,3 +247,8 @@ def test_the_snippet_prints_what_the_page_says(stand_ins, monkeypatch):
         exec(compile(caught[-1], "snippet", "exec"), {})
     number = look(at).split("R² is **")[1].split("**")[0]
     assert number in out.getvalue()
+
+
+def test_the_largest_file_is_one_number():
+    config = tomllib.loads((Path(__file__).parents[2] / ".streamlit/config.toml").read_text())
+    assert config["server"]["maxUploadSize"] * 2**20 == folder.MAX_BYTES

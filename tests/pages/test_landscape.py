@@ -197,8 +197,27 @@ def test_facts_hold_both_bounds_and_say_where_they_are_vacuous(visit):
     assert page.number(a) in text
     assert side.error <= a
     assert side.vacuous == (side.bound_ramsauer > 2 * m)
-    assert (f"{page.number(side.bound_ramsauer)} <small>vacuous" in text) == side.vacuous
-    assert "for log-sum-exp only" in everything(visit(family="polynomial"))
+    assert (f"{side.bound_ramsauer:.3g}, <small>vacuous (&gt; 2m)" in text) == side.vacuous
+    assert "no theorem here" in everything(visit(family="polynomial"))
+
+
+def test_numbers_have_as_many_digits_as_help():
+    said = {
+        16225.5829: "1.62e4", 1234.5678: "1234.6", 12.345678: "12.346", 0.5: "0.5000", 1e-5: "1.00e-5",
+        -0.25: "-0.2500", 1e-14: "0", 0.0: "0", float("inf"): "∞", float("nan"): "not finite",
+    }  # fmt: skip
+    assert {value: page.number(value) for value in said} == said
+    side = SimpleNamespace(bounds_apply=True, bound_ramsauer=16225.5829, vacuous=True)
+    assert page.bound(side, side.bound_ramsauer, True) == "1.6e4, <small>vacuous (&gt; 2m)</small>"
+
+
+def test_the_thumb_says_what_the_field_says(visit):
+    app = visit(beta=7.3)
+    assert app.select_slider(key="landscape-beta~slider").value == 7.3
+    app.number_input(key="landscape-beta").set_value(8.0)
+    visit.again(app)
+    assert app.select_slider(key="landscape-beta~slider").value == 8.0
+    assert "7.3" not in app.select_slider(key="landscape-beta~slider").options
 
 
 # ---- every control -------------------------------------------------------------------------------
@@ -347,7 +366,7 @@ def test_the_semantics_say_what_is_ours(visit):
 
 BAD = {
     "text": ("1,2\nthree,4\n5,6", "the text 'three'"),
-    "NaN": ("1,2\nnan,4", "patterns must be finite"),
+    "NaN": ("1,2\nnan,4", "memories must be finite"),
     "one row": ("1,2,3", "one row only"),
     "300 columns": ("\n".join(",".join(["1"] * 300) for _ in range(3)), "300 columns"),
     "a million rows": ("1,2\n" * 1_000_000, "too large: 4.0 MB"),
@@ -374,7 +393,9 @@ def test_a_bad_file_is_explained_and_the_last_good_picture_stays(own_table, visi
     app.file_uploader[0].set_value(("patterns.csv", data, "text/csv"))
     visit.again(app)
     assert said in app.warning[0].value
-    assert "last settings that worked" in app.warning[0].value
+    assert "The picture and the numbers are those of the last settings" in app.warning[0].value
+    assert "pattern" not in app.warning[0].value
+    assert not any("is in use" in c.value for c in app.caption)
     assert pictures(drawn) == good
     next(b for b in app.button if b.label == "Back to safe values").click()
     visit.again(app)

@@ -125,7 +125,8 @@ def test_the_sentence_says_what_loops_in_numpy_find(visit, by_hand):
 def test_no_error_lies_above_a_bound_and_the_page_counts(visit):
     text = sentence(visit())
     assert "**0 of 4\u2009200**" in text  # 21 values of beta, 200 draws
-    assert "(vacuous)" in text
+    assert "(vacuous, above 2m)" in text
+    assert "the median of bound (a) is **" in text  # which of 200 bounds it is
 
 
 @pytest.mark.parametrize("axis", retrieval.AXES)
@@ -212,7 +213,7 @@ def test_phase_map_shows_the_most_common_outcome_with_its_share(visit, pictures)
     for t in charts.raw(pictures["phases"])[0]:
         if t["type"] == "heatmap":
             inside = np.isfinite(t["z"])
-            code = OUTCOMES.index(t["name"])
+            code = OUTCOMES.index(t["name"].replace("memory", "pattern"))
             assert (found.map.most_common[inside] == code).all()
             np.testing.assert_array_equal(t["z"][inside], found.map.share[inside].max(axis=-1))
             words = [w for row in t["text"] for w in row if w]
@@ -226,7 +227,33 @@ def test_phase_map_shows_the_most_common_outcome_with_its_share(visit, pictures)
     said = numbers(sentence(app))
     assert said == pytest.approx(sorted(100 * here[here > 0], reverse=True))
     bars = {t["name"]: t["x"][0] for t in charts.raw(pictures["outcomes"])[0]}
-    assert bars == pytest.approx({OUTCOMES[k]: 100 * v for k, v in enumerate(here) if v})
+    named = [name.replace("pattern", "memory") for name in OUTCOMES]  # in the controls' words
+    assert bars == pytest.approx({named[k]: 100 * v for k, v in enumerate(here) if v})
+
+
+def facts(app):
+    """The cells of the page's table, row by row."""
+    table = next(h.value for h in app.get("html") if "lab-facts" in h.value)
+    return {
+        row[0]: row[1:]
+        for row in (re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", r) for r in table.split("<tr>")[2:])
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "least"), [("crowd", "up", 100), ("room", "down", 100)]
+)
+def test_a_claimed_trend_stands_in_the_numbers_with_both_ends(visit, name, direction, least):
+    s = scenario(name)
+    app = visit(**dataclasses.asdict(s))
+    first, last, factor = facts(app)["median error |T(x) − ξ<sub>μ</sub>|"]
+    median = retrieval.compute(s).along.error_quantiles[:, 2]
+    assert [float(first), float(last)] == pytest.approx(median[[0, -1]], rel=5e-3)
+    assert factor.endswith(direction)
+    assert float(factor.split()[0]) == pytest.approx(
+        max(median[0] / median[-1], median[-1] / median[0]), rel=5e-3
+    )
+    assert float(factor.split()[0]) > least
 
 
 def test_the_cell_of_the_map_is_the_map_at_that_place():
@@ -432,7 +459,8 @@ def test_claim_theorem_5_falls_silent(study):
 def test_claim_crowding(study):
     r = study("crowd").along
     median = dict(zip(r.values, r.error_quantiles[:, 2], strict=True))
-    assert median[64] > 10 * median[4]
+    assert (r.values[0], r.values[-1]) == (2, 64)
+    assert median[64] > 100 * median[2]
     assert r.well_separated[-1] == 0
 
 

@@ -16,6 +16,16 @@ export default function ({ data, parentElement, setTriggerValue }) {
   };
 }
 
+const themes = {}; // background colour -> "light" or "dark"
+
+function themeOf(colour) {
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.fillStyle = colour || "#fff";
+  const hex = probe.fillStyle;
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  return 0.299 * r + 0.587 * g + 0.114 * b < 128 ? "dark" : "light";
+}
+
 let plotly; // one promise for the whole page
 
 function loadPlotly() {
@@ -70,6 +80,7 @@ class View {
         this.frame = head.frames ? head.frames.start : 0;
       }
       this.lastTheme = theme;
+      if (!this.drawn) this.message.textContent = `Drawing … ${head.alt}`;
       delete this.root.dataset.painted; // until this one is
       this.draw();
     } catch (error) {
@@ -79,11 +90,7 @@ class View {
 
   theme() {
     const colour = getComputedStyle(this.root).getPropertyValue("--st-background-color").trim();
-    const probe = document.createElement("canvas").getContext("2d");
-    probe.fillStyle = colour || "#fff";
-    const hex = probe.fillStyle;
-    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-    return 0.299 * r + 0.587 * g + 0.114 * b < 128 ? "dark" : "light";
+    return (themes[colour] ??= themeOf(colour));
   }
 
   figure(theme) {
@@ -102,7 +109,7 @@ class View {
 
   size() {
     const full = document.fullscreenElement === this.root;
-    const width = Math.floor(this.plot.clientWidth);
+    const width = this.width;
     const { height: wanted = 420, meta } = this.head.figure.layout;
     // On a narrow screen a picture is no taller than a little more than it is wide, unless it says so.
     const height = full ? this.root.clientHeight - this.tools.offsetHeight - 24
@@ -111,8 +118,13 @@ class View {
     return { width, height };
   }
 
+  // Asking for the width makes the browser lay the page out: once a drawing is enough.
+  measure() {
+    this.width = Math.floor(this.plot.clientWidth);
+  }
+
   narrow() {
-    return this.plot.clientWidth < 560;
+    return this.width < 560;
   }
 
   // Draws one after another; of those waiting only the newest is drawn.
@@ -123,6 +135,7 @@ class View {
       try {
         const Plotly = await loadPlotly();
         if (turn !== this.turn || !this.root.isConnected) return;
+        this.measure();
         const { data, layout } = this.figure(this.lastTheme);
         layout.paper_bgcolor = "rgba(0,0,0,0)";
         layout.plot_bgcolor ??= "rgba(0,0,0,0)";
@@ -168,6 +181,7 @@ class View {
 
   resized(now = false) {
     if (!this.head || (!this.drawn && !this.waiting)) return;
+    this.measure();
     const { width, height } = this.size();
     if (!width || (width === this.plot._fullLayout?.width && height === this.plot._fullLayout?.height)) return;
     clearTimeout(this.later);

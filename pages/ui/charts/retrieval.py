@@ -16,6 +16,7 @@ from pages.ui.charts.base import (
     line,
     token,
 )
+from pages.ui.memory_words import in_our_words
 
 if TYPE_CHECKING:
     from core.separation import ErrorStudy, PhaseMap
@@ -166,7 +167,7 @@ def phase_map(r: PhaseMap, beta: float, noise: float, ticks: Sequence[float]) ->
     """
     traces: list[dict[str, Any]] = []
     notes = []
-    for k, name in enumerate(r.outcomes):
+    for k, name in enumerate(map(in_our_words, r.outcomes)):
         mine = r.most_common == k
         if not mine.any():
             continue
@@ -209,7 +210,7 @@ def _shares_in_words(r: PhaseMap, mine: np.ndarray) -> list[list[str]]:
 
     def words(cell: np.ndarray) -> str:
         order = [k for k in np.argsort(-cell, kind="stable") if cell[k]]
-        return "<br>".join(f"{100 * cell[k]:.3g} % {r.outcomes[k]}" for k in order)
+        return "<br>".join(f"{100 * cell[k]:.3g} % {in_our_words(r.outcomes[k])}" for k in order)
 
     return [
         [words(cell) if inside else "" for cell, inside in zip(*pair, strict=True)]

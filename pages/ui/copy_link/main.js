@@ -1,10 +1,34 @@
-// Keeps the address bar at the link of what the page shows, and copies it.
-export default function ({ data, parentElement }) {
+// Keeps the address bar at the link of what the page shows, and copies it. The page says its link in an element
+// of the same container, `.lab-link`, which is written anew when a control has moved.
+export default function ({ parentElement }) {
   const root = parentElement.querySelector(".lab-copy");
   const [button, field, said] = ["button", "input", "[role=status]"].map((s) => root.querySelector(s));
-  const link = write(data.link);
-  root.dataset.link = field.value = link;
+  const place = root.closest(".st-key-lab-share") ?? document.body;
+  let query;
+  let note = "";
+  root.dataset.link = ""; // until the page has said it
+
+  const read = () => {
+    const at = place.querySelector(".lab-link");
+    if (!at || (at.dataset.link === query && at.dataset.note === note)) return;
+    ({ link: query, note } = at.dataset);
+    root.dataset.link = field.value = `${location.origin}${location.pathname}?${query}`;
+    whenIdle(write); // writing the address takes 10 ms, which the picture shall not wait for
+  };
+  // Replaces the history entry, so Back still means the page before. Streamlit's own parameters stay.
+  const write = () => {
+    if (!root.isConnected) return; // the reader has gone to another page
+    const embed = [...new URLSearchParams(location.search)].filter(([k]) => k.startsWith("embed"));
+    const tail = embed.length ? `&${new URLSearchParams(embed)}` : "";
+    const here = `${location.pathname}?${query}${tail}`;
+    if (location.pathname + location.search !== here) history.replaceState(history.state, "", here);
+  };
+  const seen = new MutationObserver(read);
+  seen.observe(place, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-link"] });
+  read();
+
   button.onclick = async () => {
+    const link = field.value;
     try {
       await navigator.clipboard.writeText(link);
       say("Link copied.");
@@ -18,17 +42,14 @@ export default function ({ data, parentElement }) {
     }
   };
   function say(text) {
-    said.textContent = data.note ? `${text} ${data.note}` : text;
+    said.textContent = note ? `${text} ${note}` : text;
     clearTimeout(root.timer);
-    root.timer = setTimeout(() => (said.textContent = ""), data.note ? 12000 : 4000);
+    root.timer = setTimeout(() => (said.textContent = ""), note ? 12000 : 4000);
   }
+  return () => seen.disconnect();
 }
 
-// Replaces the history entry, so Back still means the page before. Streamlit's own parameters stay.
-function write(query) {
-  const embed = [...new URLSearchParams(location.search)].filter(([k]) => k.startsWith("embed"));
-  const tail = embed.length ? `&${new URLSearchParams(embed)}` : "";
-  const here = `${location.pathname}?${query}${tail}`;
-  if (location.pathname + location.search !== here) history.replaceState(history.state, "", here);
-  return `${location.origin}${location.pathname}?${query}`;
+function whenIdle(action) {
+  if (window.requestIdleCallback) requestIdleCallback(action, { timeout: 500 });
+  else setTimeout(action, 200);
 }
