@@ -37,12 +37,14 @@ pictures: $(VENV)/test.stamp
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || (rm -rf $(VENV) && apt-get update -q && $(APT) python3-venv && $(PYTHON) -m venv $(VENV))
 
-$(VENV)/run.stamp: requirements.txt | $(BIN)/python
+$(VENV)/run.stamp: requirements.txt requirements-text.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -r requirements.txt
+	$(BIN)/python -m pip install -q --no-deps -r requirements-text.txt
 	touch $@
 
-$(VENV)/test.stamp: requirements.txt requirements-dev.txt | $(BIN)/python
+$(VENV)/test.stamp: requirements.txt requirements-text.txt requirements-dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -r requirements-dev.txt
+	$(BIN)/python -m pip install -q --no-deps -r requirements-text.txt
 	command -v chromium >/dev/null || (apt-get update -q && $(APT) chromium)
 	touch $(VENV)/run.stamp $@
 

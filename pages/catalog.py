@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamlit.navigation.page import Page
 
-ICON = str(Path(__file__).parent / "ui" / "icon.png")
+_PNG = (Path(__file__).parent / "ui" / "icon.png").read_bytes()
+# In the message itself: Streamlit drops a file it serves when a fragment reruns, and a browser that
+# asks for the icon again, as Chromium does when the address changes, is answered 404.
+ICON = "data:image/png;base64," + b64encode(_PNG).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,15 @@ PAGES: tuple[Entry, ...] = (
         blurb="Pretrained transformers answer prompts you shift, mislabel and lengthen, live.",
         claim="Covariate shift and wrong labels break in-context learning; more examples than in "
         "training do too.",
+    ),
+    Entry(
+        name="text",
+        title="In-context text",
+        group="Context",
+        icon=":material/chat:",
+        blurb="A small language model learns a task from the examples in its prompt, or does not.",
+        claim="More examples, right answers and texts of the same domain make in-context learning "
+        "on text better.",
     ),
     Entry(
         name="hidden_concept",

@@ -40,10 +40,12 @@ if TYPE_CHECKING:
     from core.reshape import ReshapingStudy
     from core.separation import ErrorStudy, PhaseMap
     from core.sweep_table import SweepTable
+    from core.text import Band, Prompting, Scores, Task
     from models.folder import Config
     from models.induction_transformer import Training
     from models.predictor import TransformerPredictor
     from models.reshaped_memories import ReshapedModel
+    from models.text_lm import TextModel
 
 F = TypeVar("F", bound=Callable)
 
@@ -412,6 +414,119 @@ def reshaping_study(**settings: Any) -> ReshapingStudy:
     from core.separation import StudySettings
 
     return reshaping_study(StudySettings(**settings))
+
+
+# ---- in-context text -----------------------------------------------------------------------------
+
+ROUND = 16
+"""Questions answered between two looks at the progress bar."""
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """Which task: one of the lab's, a folder as it stood (`stamp`), or a zip."""
+
+    name: str
+    folder: str = ""
+    stamp: str = ""
+    archive: bytes = b""
+    words: tuple[str, ...] = ()
+
+
+@shared(8)
+def text_task(which: TextTask) -> Task:
+    """`core.text`'s task of this description."""
+    from core import text
+
+    if which.archive:
+        task = text.read_tweeteval_zip(which.archive)
+    elif which.folder:
+        task = text.read_tweeteval_folder(Path(which.folder))
+    else:
+        task = text.bundled(which.name)
+    return text.with_words(task, which.words) if which.words else task
+
+
+_TEXT_MODELS: set[str] = set()
+
+
+def text_model_is_warm(which: str) -> bool:
+    return which in _TEXT_MODELS
+
+
+def text_model(which: str) -> TextModel:
+    """A causal language model: `models.text_lm.load`. Two are kept."""
+    torch_on_one_thread()
+    loaded = _text_model(which)
+    _TEXT_MODELS.add(which)
+    return loaded
+
+
+@shared(2)
+def _text_model(which: str) -> TextModel:
+    from models import text_lm
+
+    return text_lm.load(which)
+
+
+def text_scores(
+    which: TextTask,
+    model: str,
+    k: int,
+    how: Prompting,
+    n: int,
+    tick: Callable[[int], None] | None = None,
+) -> Scores:
+    """`core.text.answer` of n questions after k examples; `tick(questions)` after each round.
+
+    Rounds are kept one by one, so that more questions cost only what is new.
+    """
+    from core import text
+
+    asked = text.questions(text_task(which), k, how, n)
+    rows: list[np.ndarray] = []
+    for start in range(0, len(asked), ROUND):
+        stop = min(start + ROUND, len(asked))
+        rows += _text_round(_text_key(which), model, k, how, start, stop, which)
+        if tick is not None:
+            tick(stop - start)
+    return text.Scores.of(asked, rows)
+
+
+def _text_key(which: TextTask) -> str:
+    return hashlib.sha256(repr(which).encode()).hexdigest()
+
+
+@shared(2048)
+def _text_round(
+    task: str, model: str, k: int, how: Prompting, start: int, stop: int, _which: TextTask
+) -> list[np.ndarray]:
+    from core import text
+
+    asked = text.questions(text_task(_which), k, how, stop, start)
+    lm = text_model(model)
+
+    def piece(at: int) -> list[np.ndarray]:
+        with _GATE:
+            return text.answer_piece(lm, asked[at : at + text.PIECE])
+
+    return [row for part in _workers().map(piece, range(0, len(asked), text.PIECE)) for row in part]
+
+
+def text_measures(
+    which: TextTask, model: str, k: int, how: Prompting, n: int, scores: Scores
+) -> dict[str, Band]:
+    """`core.text.measure` of those scores."""
+    return _text_measures(_text_key(which), model, k, how, n, which, scores)
+
+
+@shared(512)
+def _text_measures(
+    task: str, model: str, k: int, how: Prompting, n: int, _which: TextTask, _scores: Scores
+) -> dict[str, Band]:
+    from core import text
+
+    return text.measure(text_task(_which), _scores, how.seed)
 
 
 # ---- hidden concept ------------------------------------------------------------------------------

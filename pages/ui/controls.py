@@ -549,6 +549,81 @@ RETRIEVAL: tuple[Control, ...] = (
     seed("retrieval", section="Sample"),
 )  # fmt: skip
 
+# ---- in-context text -----------------------------------------------------------------------------
+
+TEXT_FOLDER = "your data"
+_LABELLED = ("animals", "sentiment", TEXT_FOLDER)
+
+TEXT: tuple[Control, ...] = (
+    Choice(
+        page="text", key="view", label="Picture", tabs=True, default="against k",
+        options=("against k", "one prompt"),
+    ),
+    Choice(
+        page="text", key="task", label="Task", section="Task", default="capitals",
+        options=("capitals", "plurals", "past tense", "antonyms", "animals", "sentiment", TEXT_FOLDER),
+        help="Six small tasks of 62 to 66 items come with the lab. In the first four each text has "
+        "answers of its own, in the last three all texts share their labels.",
+    ),
+    Text(
+        page="text", key="folder", label="Folder, or a zip of it", section="Task", default="",
+        longest=400, lines=3, upload=("zip",), when=("task", (TEXT_FOLDER,)),
+        help="In TweetEval's format: train_text.txt and train_labels.txt line by line, the same for "
+        "test, and mapping.txt with number, tab and name of each label. The path is one on the "
+        "machine that serves the lab.",
+    ),
+    Choice(
+        page="text", key="words", label="Label words", section="Task", default="their names",
+        options=("their names", "made up", "your own"), when=("task", _LABELLED),
+        help="made up: foo, bar, baz, ... What they stand for can only be learnt from the examples.",
+    ),
+    Text(
+        page="text", key="own", label="Words, with commas between", section="Task", default="",
+        longest=400, lines=3, when=("words", ("your own",)),
+        help="As many as there are labels, in their order.",
+    ),
+    Number(
+        page="text", key="examples", label="k, most examples", section="Prompt", default=8, low=1,
+        high=32, step=1, help="The curve stands at 0, 1, 2, 4, 8, ... examples and at this number.",
+    ),
+    Choice(
+        page="text", key="selection", label="Examples", section="Prompt", default="random",
+        options=("random", "one draw for all", "most similar"),
+        help="random: drawn anew for each question. one draw for all: the same for all questions; "
+        "the band then knows nothing of other draws. most similar: by TF-IDF cosine of three-letter "
+        "pieces, the most similar last.",
+    ),
+    Number(
+        page="text", key="right", label="Share of right answers", section="Prompt", default=1.0,
+        low=0.0, high=1.0, step=0.05,
+        help="Of the examples. The others get the answer of another item, or another label.",
+    ),
+    Number(
+        page="text", key="outside", label="Share from outside", section="Prompt", default=0.0,
+        low=0.0, high=1.0, step=0.05,
+        help="Of the examples: a sentence of everyday news with an answer drawn from the task's.",
+    ),
+    Choice(
+        page="text", key="format", label="Format", section="Prompt", default="arrow",
+        options=("arrow", "input and output", "text and label"), help="How an example is written.",
+    ),
+    Number(
+        page="text", key="queries", label="Questions", section="Sample", default=32, low=8, high=256,
+        step=8, help="More questions, narrower bands, longer waits.",
+    ),
+    Number(
+        page="text", key="prompt", label="Question opened", section="Sample", default=1, low=1,
+        high=256, step=1, when=("view", ("one prompt",)),
+    ),
+    seed("text", section="Sample"),
+    Text(
+        page="text", key="model", label="Language model", section="Model", default="SmolLM2-135M",
+        longest=400, lines=3,
+        help="SmolLM2-135M, a folder on the machine that serves the lab, or a hub id such as "
+        "EleutherAI/gpt-j-6b that was downloaded there before. safetensors or GGUF only.",
+    ),
+)  # fmt: skip
+
 # ---- hidden concept ------------------------------------------------------------------------------
 
 _CORRELATED = ("keys", ("each near the one before", "all near one direction"))
@@ -961,6 +1036,7 @@ TABLE: tuple[Control, ...] = (
     *LANDSCAPE,
     *RETRIEVAL,
     *REGRESSION,
+    *TEXT,
     *HIDDEN_CONCEPT,
     *GHOSTS,
     *GENERALIZATION,

@@ -99,6 +99,7 @@ from pages.ui.charts.retrieval import (
     retrieval_error,
     retrieval_shares,
 )
+from pages.ui.charts.text import text_measure, text_prompt
 
 __all__ = [
     "CHECKED",
@@ -179,6 +180,8 @@ __all__ = [
     "surface",
     "sweep_lines",
     "template",
+    "text_measure",
+    "text_prompt",
     "token",
     "training_curve",
     "training_progress",
