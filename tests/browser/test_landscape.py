@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import drawn
-from tests.browser.test_platform import CAMERA, STILL
+from tests.browser.test_platform import STILL, camera
 
 PAGE = "landscape"
 # Pixels of a point of a subplot, from the upper left corner of its picture.
@@ -137,7 +137,7 @@ def test_the_camera_stays_when_a_slider_moves_and_between_before_and_after(lands
     page.get_by_role("radio", name="3-D after").click()
     solid = chart(page, "surface")
     settled(page, "surface")
-    fresh = solid.evaluate(CAMERA)
+    fresh = camera(solid)
     box = solid.locator(".lab-chart-plot").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -145,7 +145,7 @@ def test_the_camera_stays_when_a_slider_moves_and_between_before_and_after(lands
     page.mouse.move(x + 120, y + 50, steps=6)
     page.mouse.up()
     page.wait_for_function(STILL, arg="[class*='st-key-landscape-surface'] .js-plotly-plot")
-    turned = solid.evaluate(CAMERA)
+    turned = camera(solid)
     assert turned != fresh, "the mouse turned nothing: the test would show nothing"
     for change in (
         lambda: page.get_by_role("slider", name="s reshaping").press("ArrowLeft"),
@@ -154,7 +154,7 @@ def test_the_camera_stays_when_a_slider_moves_and_between_before_and_after(lands
         revision = solid.get_attribute("data-revision")
         change()
         expect(solid).not_to_have_attribute("data-revision", revision)
-        assert solid.evaluate(CAMERA) == turned
+        assert camera(solid) == pytest.approx(turned, abs=1e-9)
 
 
 def test_a_bad_upload_is_explained_and_the_picture_stays(visit):

@@ -166,9 +166,11 @@ STILL = """(selector) => {
 }"""
 
 
-def _numbers(camera: dict) -> dict[str, float]:
-    parts = ("up", "eye", "center")
-    return {f"{part}.{axis}": v for part in parts for axis, v in camera.get(part, {}).items()}
+def camera(chart) -> dict[str, float]:
+    """Of a chart in 3-D. Redrawn, it is computed anew: equal up to rounding of its last digits."""
+    parts = json.loads(chart.evaluate(CAMERA))
+    names = ("up", "eye", "center")
+    return {f"{name}.{axis}": v for name in names for axis, v in parts.get(name, {}).items()}
 
 
 def test_a_camera_turned_with_the_mouse_stays_when_a_slider_moves(demo):
@@ -177,7 +179,7 @@ def test_a_camera_turned_with_the_mouse_stays_when_a_slider_moves(demo):
     expect(solid).to_have_attribute("data-state", "drawn")
     drawn(demo)
     solid.scroll_into_view_if_needed()
-    before = solid.evaluate(CAMERA)
+    before = camera(solid)
     box = solid.locator(".lab-chart-plot").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     demo.mouse.move(x, y)
@@ -185,15 +187,13 @@ def test_a_camera_turned_with_the_mouse_stays_when_a_slider_moves(demo):
     demo.mouse.move(x + 140, y + 60, steps=6)
     demo.mouse.up()
     demo.wait_for_function(STILL, arg="[class*='st-key-demo-surface'] .js-plotly-plot")
-    turned = solid.evaluate(CAMERA)
+    turned = camera(solid)
     assert turned != before, "the mouse turned nothing: the test would show nothing"
     revision = solid.get_attribute("data-revision")
     solid.evaluate("(e) => { e.querySelector('.js-plotly-plot').marked = true; }")
     slider(demo, "Noise").press("ArrowRight")
     expect(solid).not_to_have_attribute("data-revision", revision)
-    # Redrawn, the camera is computed anew: equal up to rounding of its last digits.
-    now, then = (_numbers(json.loads(c)) for c in (solid.evaluate(CAMERA), turned))
-    assert now == pytest.approx(then, abs=1e-9)
+    assert camera(solid) == pytest.approx(turned, abs=1e-9)
     assert solid.evaluate("(e) => e.querySelector('.js-plotly-plot').marked"), "same node"
 
 

@@ -145,6 +145,7 @@ class View {
         this.waiting = false;
         this.plot.setAttribute("role", "img");
         this.plot.setAttribute("aria-label", this.head.alt);
+        keepCameras(this.plot);
         await Plotly.react(this.plot, data, layout, {
           displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset+autosize",
         });
@@ -328,6 +329,13 @@ function merge(into, from) {
 // head (`above`) and the picture fit the window together, and never less than wanted.
 function roomy({ aspect, extra, above }, wanted, width) {
   return Math.round(Math.max(wanted, Math.min(extra + aspect * width, window.innerHeight - above)));
+}
+
+// plotly notes a camera when the mouse lets go, and the camera glides on from there on a busy machine.
+function keepCameras(plot) {
+  for (const [id, scene] of Object.entries(plot._fullLayout ?? {})) {
+    if (/^scene\d*$/.test(id)) scene._scene?.saveLayout(plot.layout);
+  }
 }
 
 // Pairs of axes that share one scale get domains that are square on the screen. Left to plotly's own
