@@ -355,7 +355,7 @@ def generalization(
         violations=violations,
         vacuous=vacuous,
         log10_needed=log10_needed(constants.gamma),
-        reason=_reason(constants.gamma, vacuous, lengths),
+        reason=_reason(constants.gamma, vacuous),
     )
 
 
@@ -442,11 +442,11 @@ def _fit(t: np.ndarray, values: np.ndarray) -> PowerFit:
     return PowerFit(float(np.exp(np.mean(x + y))), float(np.polyfit(x, y, 1)[0]))
 
 
-def _reason(gamma: float, vacuous: np.ndarray, lengths: np.ndarray) -> str:
+def _reason(gamma: float, vacuous: np.ndarray) -> str:
     needed = log10_needed(gamma)
     if not vacuous.any():
         return f"The bound says something at every length shown (Gamma = {gamma:.3g})."
-    count = f"{10**needed:,.0f}" if needed < 6 else f"10^{needed:.0f}"
+    count = f"{math.ceil(10**needed):,}" if needed < 6 else f"10^{needed:.0f}"
     if vacuous.all():
         return (
             f"Vacuous at every length shown: Gamma = {gamma:.3g} enters as e^(2 Gamma), so the "
@@ -454,8 +454,8 @@ def _reason(gamma: float, vacuous: np.ndarray, lengths: np.ndarray) -> str:
             f"are products of norms: normalise the keys or scale the inputs down."
         )
     return (
-        f"Vacuous (above the trivial 2 M C0) below about {count} examples, informative from "
-        f"{int(lengths[~vacuous][0])} on (Gamma = {gamma:.3g})."
+        f"Vacuous (above the trivial 2 M C0) below {count} examples, informative from there on "
+        f"(Gamma = {gamma:.3g})."
     )
 
 

@@ -56,7 +56,7 @@ SCENARIOS = (
         name="holds",
         label="A bound that speaks",
         values={},
-        claim="Unit keys, κ = 1: Γ = 1. The bound is informative from 20 examples on, no swap exceeds "
+        claim="Unit keys, κ = 1: Γ = 1. The bound is informative from 19 examples on, no swap exceeds "
         "it, and gap and stability fall like t to the power −1, within 0.1.",
     ),
     controls.Scenario(
@@ -70,7 +70,7 @@ SCENARIOS = (
         name="normalised",
         label="The same keys, normalised",
         values={"source": "normalised keys", "dimension": 20},
-        claim="Divided by their norm, the same inputs have Γ = 1, and the bound is informative from 20 "
+        claim="Divided by their norm, the same inputs have Γ = 1, and the bound is informative from 19 "
         "examples on. It bounds the gap: the error itself hardly falls.",
     ),
     controls.Scenario(
@@ -197,7 +197,7 @@ def look_bound(s: Settings, r: Generalization) -> str:
         f"**{sig(r.swap_max[-1])}**. "
         f"The bound allows {allowed if silent else f'**{allowed}**'}, {verdict}. {exceed}. The gap "
         f"goes like t to the **{r.gap_fit.slope:.2f}**, the largest swap like t to the "
-        f"**{r.swap_fit.slope:.2f}**, where the bound has −1. It bounds the gap, not the error, "
+        f"**{r.swap_fit.slope:.2f}**, where the bound has -1. It bounds the gap, not the error, "
         f"which is **{r.risk[-1]:.4f}**."
     )
 

@@ -87,7 +87,7 @@ SCENARIOS = (
         name="sharp",
         label="Sharp β",
         values={"beta": 200.0},
-        claim="At β = 200 each memory has its own well with a flat wall between: one step retrieves "
+        claim="At β = 200 each memory has its own well, with sharp ridges between: one step retrieves "
         "memory 0 with an error below 1e-9.",
     ),
     controls.Scenario(
@@ -95,7 +95,7 @@ SCENARIOS = (
         label="A slice of 32 dimensions",
         values={"layout": "random", "memories": 12, "dimension": 32, "examples": 12},
         claim="The picture is a plane in 32 dimensions. After reshaping, the lowest minimum of the "
-        "space lies 0.5 off it and deeper than anything on it.",
+        "space lies more than 0.5 off it and deeper than anything on it.",
     ),
 )  # fmt: skip
 
@@ -322,10 +322,14 @@ def look(r: Landscape) -> str:
     before, after, mu, keys = r.before, r.after, r.target, r.reshaping.keys
     change = after.delta[mu] - before.delta[mu]
     goes = "stays at" if abs(change) < 1e-12 else "falls from" if change < 0 else "rises from"
-    follows = "follows all examples" if keys.exact else f"misses them by **{keys.residual:.1%}**"
+    follows = (
+        "follows all examples"
+        if keys.exact
+        else f"misses the examples by **{100 * keys.residual:.3g} %** of their size"
+    )
     return (
         f"The query ends at **{ending(before)}** before the context and at **{ending(after)}** "
-        f"after it, **{number(moves(r))}** away. Δ of memory {mu} {goes} "
+        f"after it; the two ends are **{number(moves(r))}** apart. Δ of memory {mu} {goes} "
         f"**{number(before.delta[mu])}** to **{number(after.delta[mu])}**, the query's margin goes "
         f"from **{number(before.margin)}** to **{number(after.margin)}**. W₁ {follows}."
     )
@@ -407,7 +411,8 @@ def off_plane(r: Landscape) -> str:
         f"Off the plane lie the query by {number(r.query_off_plane)} and the examples by "
         f"{number(float(r.example_off_plane.mean()))} on average; fainter marks lie farther off. "
         f"Were memory {r.target} alone moved onto the query, its margin would change by "
-        f"|x|² − x·ξ = {number(r.margin_gain_predicted)} <em>(ours)</em>."
+        f"|x|² − x·ξ = {number(r.margin_gain_predicted)} <em>(ours)</em>, which is a rise where the "
+        "query is as long as the memory or longer."
     )
 
 

@@ -242,13 +242,16 @@ def look_every(s: Settings, r: Result) -> str:
     name, _ = READINGS[s.reading]
     values = r.first.values(name, s.n).mean(0)
     effective = r.first.values("effective", s.n).mean(0)
+    few = int(min(r.first.reading.lengths, key=lambda n: abs(n - 5)))
+    then = float(r.first.values(name, few).mean())
     share = "" if s.reading == "effective memories" else (
         f"The weights are shared by **{number(float(effective.mean()))}** effective memories. "
     )  # fmt: skip
     return (
         f"{s.reading.capitalize()} after {s.n} examples, {keys_seen(r.config, s.n)} keys: "
         f"**{number(float(values.mean()))}** on average over {values.size} heads, from "
-        f"{number(float(values.min()))} to {number(float(values.max()))}. {share}"
+        f"{number(float(values.min()))} to {number(float(values.max()))}; the average after {few} "
+        f"is **{number(then)}**. {share}"
         f"{falls(r.first, s.n)}"
     )
 
@@ -336,12 +339,18 @@ def draw_every(page: frame.Page[Settings], r: Result) -> None:
             "Distance the residual stream moves in every layer", into=side,
         )  # fmt: skip
     page.look_for(look_every(s, r))
+    longer = grey = ""
+    if found.lengths[-1] > r.trained_to:
+        longer = (
+            " Right of the dashed line prompts are longer than any in training, whose queries come "
+            f"after at most {r.trained_to} examples."
+        )
+    if not np.isfinite(found.mean(name)).all():
+        grey = " Grey: not defined."
     with page.stage:
         st.caption(
-            "Rows: layers, each with its heads. Means over prompts; frame: n. Right of the dashed "
-            f"line prompts are longer than any in training ({r.trained_to} examples). Grey: not "
-            "defined. Layer 1 moves the stream by more than its length, because it starts from a "
-            "bare input."
+            f"Rows: layers, each with its heads. Means over prompts; frame: n.{longer}{grey} Layer 1 "
+            "moves the stream by more than its length, because it starts from a bare input."
         )
 
 

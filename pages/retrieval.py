@@ -402,9 +402,16 @@ def draw_errors(page: frame.Page[Settings], r: Errors) -> None:
             if none
             else ""
         )
+        # The lines of the bounds are medians over draws; without this a dot above one looks like a refutation.
+        above = (
+            ""
+            if why_not
+            else " Every draw has its own bound and the lines are their medians, so a dot above a line is "
+            "no error above its bound; those are counted in the sentence above."
+        )
         st.caption(
             f"Dots: {dots} draws a value. Bands: 25 to 75 % of {s.draws} draws, for the error also "
-            f"5 to 95 %.{zeros}{proof}"
+            f"5 to 95 %.{above}{zeros}{proof}"
         )
     page.chart(
         charts.retrieval_shares(r.along, bounds=not why_not, **at),

@@ -92,8 +92,8 @@ def reading(s: Settings, r: Curves) -> str:
     if s.length > a.trained_to:
         inside, end = r.at(a.title, a.trained_to)[0], r.at(a.title, s.length)[0]
         text += (
-            f" From the longest prompt of its training to the longest here, {a.trained_to} to "
-            f"{s.length} examples, it goes from {inside:.4f} to **{end:.4f}**."
+            f" From k = {a.trained_to}, the points of a prompt in its training, to {s.length} examples "
+            f"it goes from {inside:.4f} to **{end:.4f}**."
         )
     return text
 
