@@ -42,9 +42,9 @@ SCENARIOS = (
     ),
     controls.Scenario(
         name="labels", label="20 % wrong labels", values={"accuracy": 0.8, "n": 20},
-        claim="With a fifth of the labels permuted, least squares falls below zero where examples "
-        "equal "
-        "dimensions; the transformer goes through smoothly, as ridge at the true noise does.",
+        claim="With a fifth of the labels permuted, least squares falls below zero at 20 examples, as "
+        "many as dimensions. The transformer dips there too, to more than 0.1 below ridge at the "
+        "true noise, and stays above 0.4.",
     ),
     controls.Scenario(
         name="long", label="Past the training length", values={"length": 120, "n": 110},
@@ -52,11 +52,10 @@ SCENARIOS = (
         "1.",
     ),
     controls.Scenario(
-        name="hurts", label="One wrong label, closely",
+        name="hurts", label="Wrong labels, closely",
         values={"view": "one prompt", "accuracy": 0.9, "n": 20, "corruption": "sign flip"},
-        claim="Over many prompts an example with a flipped label adds to the error, one with a "
-        "right "
-        "label on average next to nothing.",
+        claim="Two of the 20 labels of this prompt have the wrong sign. The example that hurts most is one of "
+        "them: without it the error would be less than half as large.",
     ),
 )  # fmt: skip
 

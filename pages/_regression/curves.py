@@ -88,7 +88,10 @@ def reading(s: Settings, r: Curves) -> str:
         return text + "."
     reference = r.at(best, s.n)[0]
     gap = value - reference
-    text += f"; {best} **{reference:.4f}**, a difference of {gap:+.4f}."
+    text += f"; {best} **{reference:.4f}**, a difference of {gap:+.4f}"
+    if best == "ridge" and "least squares" in r.curves:
+        text += f"; least squares **{r.at('least squares', s.n)[0]:.4f}**"
+    text += "."
     if s.length > a.trained_to:
         inside, end = r.at(a.title, a.trained_to)[0], r.at(a.title, s.length)[0]
         text += (

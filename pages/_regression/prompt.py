@@ -68,6 +68,12 @@ def show(page: frame.Page[Settings], r: Opened) -> None:
         into=right,
     )  # fmt: skip
     say_outside(page, a)
+    ticks = f" Ticks: the same for {other}." if other else ""
+    with page.stage:
+        st.caption(
+            "Bars: hatched, the example adds to the error; plain, the error is larger without it."
+            f"{ticks} On the left an example has the colour of its bar, the paler the less it does."
+        )
     page.look_for(closely(s, r))
     page.refuted_by(
         "That examples with a wrong label are what hurts: sign-flip a tenth of the labels and look "
@@ -123,7 +129,8 @@ def closely(s: Settings, r: Opened) -> str:
     return text + (
         f"Example **{j + 1}**, {label}, hurts most: without it the error would be **{added:.4f}** "
         f"smaller. "
-        f"{int((look.harm[name] > 0).sum())} of {look.n_pairs} examples hurt."
+        f"{int((look.harm[name] > 0).sum())} of {look.n_pairs} examples hurt, "
+        f"{int(look.corrupted.sum())} have a wrong label."
     )
 
 

@@ -401,8 +401,7 @@ def test_claim_labels(default):
     name, config = default
     ours, best, ridge = r2(name, 24, corruption="permuted", accuracy=0.8)
     d = config.n_dims
-    assert best[d] < 0 < 0.4 < ours[d]
-    assert ridge[d] > 0.4
+    assert best[d] < 0 < 0.4 < ours[d] < ridge[d] - 0.1
 
 
 def test_claim_long(default):
@@ -416,14 +415,13 @@ def test_claim_hurts(default):
     from core.one_prompt import look_closely
 
     name, config = default
-    learner = zoo.predictor(name)
-    prompts = drawn_prompts(config.n_dims, 24, 20, corruption="sign flip", accuracy=0.9)
-    wrong, right = [], []
-    for b in range(24):
-        look = look_closely({name: learner}, prompts, b, 20)
-        wrong += list(look.harm[name][look.corrupted])
-        right += list(look.harm[name][~look.corrupted])
-    assert np.mean(wrong) > 10 * abs(np.mean(right))
+    # The scenario's own prompt: the first of 64 of 75 examples and seed 0.
+    prompts = drawn_prompts(config.n_dims, 64, 75, corruption="sign flip", accuracy=0.9)
+    look = look_closely({name: zoo.predictor(name)}, prompts, 0, 20)
+    worst, added = look.worst(name)
+    assert look.corrupted.sum() == 2
+    assert look.corrupted[worst]
+    assert added > abs(look.predictions[name] - look.target) / 2
 
 
 def test_scenarios_open_and_the_first_is_the_default():

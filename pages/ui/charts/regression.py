@@ -189,7 +189,7 @@ def regression_prompt(look: OnePrompt, model: str, shown: Mapping[str, str]) -> 
     number = np.arange(1, look.n_pairs + 1)
     for name, which, symbol in (
         ("example", ~look.corrupted, "circle"),
-        ("wrong label", look.corrupted, "x"),
+        ("wrong label", look.corrupted, "triangle-down"),
     ):
         if which.any():
             traces.append(
