@@ -93,7 +93,7 @@ SCENARIOS = (
         },
         claim="Softmax times C comes closer to BMA, its gap falling like t to a power between −0.3 and "
         "−0.7, while raw softmax stays where it is. Even at 100 examples softmax times C errs more "
-        "than 20 times as much as BMA.",
+        "than 100 times as much as BMA.",
     ),
     controls.Scenario(
         name="mean",
@@ -357,6 +357,8 @@ def look_predictors(s: Settings, r: Result) -> str:
         f"**{size(raw.error[-1])}** for raw softmax{limit}, **{size(scaled.error[-1])}** times "
         f"C = **{study.scale_factor:.3f}**"
     )
+    if not math.isfinite(study.softmax_limit_error):
+        text += " (of these keys no theorem gives a C)"
     if r.gpt2:
         said = study.curve(r.gpt2).error[-1]
         value = f"**{size(said)}**" if math.isfinite(said) else "silent past its last position"
@@ -371,7 +373,7 @@ def verdict(s: Settings, r: HiddenConcept) -> str:
     gap, slope = r.curve("softmax x C").gap[-1], r.gap_slope
     if not math.isfinite(slope):
         return "Too few examples to say whether the gap between softmax × C and BMA closes."
-    fell = f"The gap of softmax × C to BMA is **{gap:.4f}** and goes like t to the **{slope:.2f}**"
+    fell = f"The gap of softmax × C to BMA, a root mean square, is **{gap:.4f}** and goes like t to the **{slope:.2f}**"
     if s.irrelevant or s.contradicting or s.kernel != "linear":
         says = "the examples or the kernel are not those of the theorem"
     elif slope < -0.25:

@@ -131,6 +131,14 @@ figcaption {{ color: #5c6770; font-size: 0.9rem; }} th {{ text-align: left; padd
 </body></html>"""
 
 
+def headed(snippet: str, page: str, link: str) -> str:
+    """The snippet with where it comes from and how to run it."""
+    return (
+        f"# {LAB} {VERSION}: the numbers of {link}\n"
+        f"# Run it in a checkout of the lab: PYTHONPATH=. .venv/bin/python {page}.py\n\n{snippet}"
+    )
+
+
 def _picture(fig: charts.Figure) -> str:
     return charts.resolved(fig).to_html(
         full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
@@ -152,7 +160,7 @@ def exports(
         link = address(page, settings)
         said = list(said)
         files: list[tuple[str, str, str, Any]] = [
-            ("Python snippet", f"{page}.py", "text/x-python", lambda: snippet),
+            ("Python snippet", f"{page}.py", "text/x-python", lambda: headed(snippet, page, link)),
             ("Numbers as CSV", f"{page}.csv", "text/csv", lambda: table_csv(figures)),
             ("Settings as JSON", f"{page}.json", "application/json",
              lambda: settings_json(page, settings, link)),

@@ -325,7 +325,7 @@ def test_claim_the_gap_closes_slowly():
     assert -0.7 < r.gap_slope < -0.3
     assert scaled.gap[-1] < scaled.gap[50] < scaled.gap[10]
     assert raw.gap[-1] == pytest.approx(raw.gap[10], rel=0.25)
-    assert scaled.error[-1] > 20 * bma.error[-1]
+    assert scaled.error[-1] > 100 * bma.error[-1]
 
 
 def test_claim_gpt2_on_its_own_law():

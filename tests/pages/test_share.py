@@ -77,3 +77,12 @@ def test_html_needs_no_network_and_escapes_what_was_typed():
     assert "<b>title" not in text
     assert "alert(1)</script>" not in text
     assert "what to look for" in text
+
+
+def test_a_snippet_says_where_it_comes_from_and_still_runs(capsys):
+    link = "http://localhost/cut?v=1&cut-table=1%2C2%0A3"
+    text = share.headed("print(6 * 7)\n", "cut", link)
+    exec(compile(text, "cut.py", "exec"), {})
+    assert capsys.readouterr().out == "42\n"
+    assert link in text
+    assert "PYTHONPATH=. .venv/bin/python cut.py" in text
