@@ -404,25 +404,43 @@ def look_lengths(r: Lengths, s: Settings) -> str:
 
 
 def look_places(r: Places, s: Settings) -> str:
-    past = r.study.at > s.tmax
+    relative, absolute = r.study.on_output.values()
+    past = r.study.at + 1 > s.tmax  # the output stands one further on
+    if np.abs(relative - absolute).max() < 5e-5:
+        why = f"All {s.span} positions are stored: " if s.span <= s.tmax else ""
+        return f"{why}Both kinds agree. The weight on the output is {spread(relative)}."
     if not past.any():
         return (
-            f"All {s.span} positions are stored, and both kinds agree: the weight on the output is "
-            f"**{number(r.study.on_output['relative'][-1])}** wherever the pair stands."
+            f"The output is stored wherever the pair stands, but not the last position, {s.span}. "
+            f"With relative positions the weight on the output is {spread(relative)}; with "
+            f"absolute ones it is {spread(absolute)}."
         )
-    relative, absolute = (float(r.study.on_output[k][past].max()) for k in r.study.on_output)
-    kinds = [
-        int((r.study.strongest[k][past] == r.study.at[past] + 1).sum()) for k in r.study.strongest
-    ]
-    found = (
-        f"the output is the strongest position in {kinds[0]} of {past.sum()} places with relative, "
-        f"in {kinds[1]} with absolute positions"
-    )
     return (
-        f"The pair stands past T_max = {s.tmax}: the weight on its output is at most "
-        f"**{number(relative)}** with relative and **{number(absolute)}** with absolute positions; "
-        f"{found}. There the trigger finds itself: the pair's own q if T > 2s, else the last one."
+        f"In {past.sum()} of {past.size} places the output stands past T_max = {s.tmax}: the weight "
+        f"on it is at most **{number(relative[past].max())}** with relative and "
+        f"**{number(absolute[past].max())}** with absolute positions. The strongest position there: "
+        f"with relative positions {strongest(r, 'relative', past, s.span)}; with absolute ones "
+        f"{strongest(r, 'absolute', past, s.span)}."
     )
+
+
+def spread(weight: np.ndarray) -> str:
+    low, high = number(weight.min()), number(weight.max())
+    if low == high:
+        return f"**{low}** wherever the pair stands"
+    return f"between **{low}** and **{high}**, by where the pair stands"
+
+
+def strongest(r: Places, kind: str, among: np.ndarray, length: int) -> str:
+    """How often which position has the most weight."""
+    at, most = r.study.at[among], r.study.strongest[kind][among]
+    alone = ~r.study.tied[kind][among]
+    q = letter(r.q)
+    named = {"the output": at + 1, f"the pair's own {q}": at, f"the last {q}": length}
+    counts = {name: int((alone & (most == place)).sum()) for name, place in named.items()}
+    counts["one of several equal ones"] = int((~alone).sum())
+    counts["another"] = at.size - sum(counts.values())
+    return ", ".join(f"{name} in {n}" for name, n in counts.items() if n)
 
 
 def look_stored(r: Stored, s: Settings) -> str:
@@ -497,9 +515,9 @@ orthonormal vectors. The formula and the marked length are ours. The prompts hol
 the pair and the favourite in turn, so that only these two compete.
 """,
     POSITIONS: r"""
-A pair past $T_{\max}$ that absolute positions find, or one that relative positions miss, at large
-$\beta_1$. Which position they take instead is ours: $s$ if $T>2s$, $T$ if $T<2s$, because the
-trigger is $1/s$ of what $s$ has seen and $2/T$ of what $T$ has seen.
+A pair at $s>T_{\max}$ that absolute positions find, or one that relative positions miss, at large
+$\beta_1$. Which position they take instead is ours: $s$ if $T>2s$, $T$ if $T<2s$, a tie if $T=2s$,
+because the trigger is $1/s$ of what $s$ has seen and $2/T$ of what $T$ has seen.
 """,
     MEMORIES: r"""
 Dots off the lines by more than sampling allows: 20 draws a dimension. The formulas hold for
@@ -711,9 +729,11 @@ def snippet(s: Settings) -> str:
             )
         return start + (
             f"study = induction.position_study({s.span}, range(2, {s.span - 1}), s, {q}, {o})\n"
-            f"past = study.at > {s.tmax}\n"
+            f"past = study.at + 1 > {s.tmax}\n"
             "for kind, weight in study.on_output.items():\n"
-            '    print(kind, f"{weight[past].max() if past.any() else weight[-1]:.4f}")\n'
+            '    print(kind, f"{weight.min():.4f} {weight.max():.4f}")\n'
+            "    if past.any():\n"
+            '        print("  past T_max", f"{weight[past].max():.4f}")\n'
         )
     if s.view == MEMORIES:
         return start + (

@@ -282,6 +282,60 @@ def test_a_prompt_may_be_drawn(visit, drawn):
     assert len(after) == 1  # a trigger has one output a prompt
 
 
+# ---- what the sentence says of the picture -------------------------------------------------------
+
+
+def weights_by_hand(length, at, t_max, b1=60.0):
+    """Attention of the last position with absolute positions, its pair at `at`, loops only."""
+    z = list(induction_prompt(length, at))
+    buffer = []
+    for s in range(1, length + 1):
+        known = 1 < s <= t_max
+        scores = [b1 if known and r == s - 1 else 0.0 for r in range(1, s + 1)]
+        w = np.exp(np.array(scores) - max(scores))
+        buffer.append(sum(w[r] for r in range(s) if z[r] == "q") / w.sum())
+    weights = np.exp(5 * np.array(buffer))
+    return weights / weights.sum()
+
+
+def induction_prompt(length, at):
+    return "".join("q" if i in (at, length) else "o" if i == at + 1 else "a"
+                   for i in range(1, length + 1))  # fmt: skip
+
+
+def test_a_pair_whose_output_is_not_stored_is_past_t_max(visit, drawn):
+    app = visit(view="positions", tmax=118, span=120)
+    absolute = trace(drawn["positions"][0], "absolute")
+    assert absolute["x"][-1] == 118
+    assert absolute["y"][-1] == pytest.approx(weights_by_hand(120, 118, 118)[118], abs=1e-12)
+    assert "In 1 of 117 places" in sentence(app)
+    assert "are stored" not in sentence(app)
+    assert numbers(app)[1] == pytest.approx(absolute["y"][-1], abs=5e-5)
+    # 2 / 120 of what position 120 has seen is the trigger, 1 / 119 of what 119 has seen.
+    assert "with absolute ones the last q in 1." in sentence(app)
+    app = visit(view="positions", tmax=119, span=120)
+    assert "not the last position, 120" in sentence(app)
+    assert numbers(app)[1] == pytest.approx(weights_by_hand(120, 60, 119)[60], abs=5e-5)
+
+
+def test_the_weight_is_a_range_where_it_changes_with_the_place(visit, drawn):
+    app = visit(view="positions", tmax=128, beta1=3.0)
+    y = trace(drawn["positions"][0], "relative")["y"]
+    assert "wherever" not in sentence(app)
+    assert numbers(app) == pytest.approx([y.min(), y.max()], abs=5e-5)
+    assert y[0] == pytest.approx(weights_by_hand(120, 2, 128, b1=3.0)[2], abs=1e-12)
+
+
+def test_a_tie_of_positions_is_said(visit, drawn):
+    said = sentence(visit(view="positions", tmax=20, span=80))
+    # The pair's own q, 1/s of what s has seen, against the last one, 2/80: a tie at s = 40. At
+    # s = T_max position 20 still looks one back, and 21 is the first to have seen the trigger.
+    for words in ("the output in 1", "the pair's own q in 19", "the last q in 38",
+                  "one of several equal ones in 1"):  # fmt: skip
+        assert words in said
+    assert "agree" in sentence(visit(view="positions", tmax=20, ablated="key"))
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 
