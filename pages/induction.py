@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ TRAINED = "induction-2"
 LONGEST = 128  # letters in a prompt whose attention is drawn
 DIMENSIONS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 MATRIX_LENGTHS = (5, 8, 13, 21, 34, 55, 89, 144, 233)  # at which the margin is taken from matrices
+TIE = 1e-9  # logits, margins and weights closer than this differ by rounding only
 TABLE_LIMIT = 2000  # characters a link can carry of a table
 
 
@@ -271,7 +272,9 @@ def lengths(s: Settings, head: HeadSettings) -> Lengths:
     take_over = induction.take_over_length(head)
     last = min(max(3 * take_over if math.isfinite(take_over) else 0, 300), 4000)
     T = np.rint(np.geomspace(4, last, 60)).astype(int)
-    if 4 < take_over < last:  # both lengths beside it, so that the sentence names the right one
+    # Both lengths beside a change of sign are drawn, so that the sentence names the right one.
+    T = np.append(T, crossings(T, lambda each: induction.margins(each, head, q, o)))
+    if 4 < take_over < last:
         T = np.append(T, [math.floor(take_over), math.ceil(take_over)])
     T = np.unique(T)
     each = T.tolist()
@@ -284,6 +287,22 @@ def lengths(s: Settings, head: HeadSettings) -> Lengths:
         T, induction.sharp_margins(each, head), induction.margins(each, head, q, o),
         np.array(MATRIX_LENGTHS), np.array(found), take_over, q, o,
     )  # fmt: skip
+
+
+def crossings(T: np.ndarray, margin: Callable[[list[int]], np.ndarray]) -> np.ndarray:
+    """The neighbouring whole numbers between which the sign changes, by bisection."""
+    ahead = margin(T.tolist()) > TIE
+    found: list[int] = []
+    for i in np.flatnonzero(ahead[1:] != ahead[:-1]):
+        low, high = int(T[i]), int(T[i + 1])
+        while high - low > 1:
+            middle = (low + high) // 2
+            if (margin([middle])[0] > TIE) == ahead[i]:
+                low = middle
+            else:
+                high = middle
+        found += [low, high]
+    return np.array(found, dtype=int)
 
 
 def retrieved(text: str, h: Head, s: Settings) -> Retrieved:
@@ -383,24 +402,55 @@ def check(r: Run) -> str:
 
 def look_lengths(r: Lengths, s: Settings) -> str:
     o, fav, q = letter(r.o), letter((r.q + 1) % 26), letter(r.q)
+    rival = f"{fav}, the favourite, has odds {s.odds:g}"
     if not math.isfinite(r.take_over):
-        bound = "The bigram law has no favourite here, so context wins at every length."
-    elif r.take_over <= 4:
-        bound = "Even in the shortest prompt the favourite wins: γ is too small for it."
-    else:
-        bound = (
-            f"The closed form, β₁ → ∞, has context win below T = **{r.take_over:.1f}** *(ours)*."
+        rival = f"the rival is {fav}: the bigram law has no " + (
+            "favourite" if s.odds == 1 else "weight"
         )
-    wins = r.lengths[r.here > 0]
-    here = (
-        f"the head as set wins up to T = {wins[-1]}"
-        if len(wins)
-        else "the head as set wins at no length drawn"
+    T, margin, whose = r.lengths, r.here, "the head as set"
+    if dimension(s):
+        T, margin, whose = r.at, r.matrices, f"in these random vectors of D = {s.dimension} context"
+    said = (
+        f"{q} {o} stands once near the start, {q} at the end; {rival}. {look_closed(r, s)} At "
+        f"T = {T[0]} the margin is **{number(margin[0])}**; {whose} {wins(T, margin)}."
     )
-    return (
-        f"{q} {o} stands once near the start, {q} at the end; {fav} is the favourite, odds "
-        f"{s.odds:g}. {bound} At T = {r.lengths[0]} the margin is **{number(r.here[0])}**; {here}."
-    )
+    if dimension(s):
+        said += f" The same head in orthonormal vectors {wins(r.lengths, r.here)}."
+    return said
+
+
+def other_than_closed(s: Settings) -> list[str]:
+    """In what the head as set differs from the one the closed form describes, beside beta1."""
+    differs = {
+        "orthonormal vectors": dimension(s) > 0, "relative positions": s.positions == "absolute",
+        "no memory emptied": s.ablated != "none",
+    }  # fmt: skip
+    return [name for name, it_does in differs.items() if it_does]
+
+
+def look_closed(r: Lengths, s: Settings) -> str:
+    holds_for = ", ".join(["β₁ → ∞", *other_than_closed(s)])
+    form = f"The closed form *(ours)*, for {holds_for}, has"
+    if not math.isfinite(r.take_over):
+        return f"{form} {'context win' if s.gamma else 'a tie'} at every length."
+    if r.take_over <= r.lengths[0]:
+        return f"{form} context win at no length drawn: γ is too small."
+    return f"{form} context win below T = **{r.take_over:.1f}**."
+
+
+def wins(T: np.ndarray, margin: np.ndarray) -> str:
+    """At which of these lengths the margin is above 0."""
+    ahead, ties = margin > TIE, np.abs(margin) <= TIE
+    drawn = f"drawn, T = {T[0]} to {T[-1]}"
+    n = int(ahead.sum())
+    if ties.all():
+        return f"ties at every length {drawn}"
+    if n == len(T):
+        return f"wins at every length {drawn}"
+    if n and ahead[:n].all():
+        return f"wins up to T = {T[n - 1]} and at no length drawn beyond"
+    said = f"wins at {n} of {len(T)} lengths drawn" if n else f"wins at no length {drawn}"
+    return said + (f", and ties at {ties.sum()}" if ties.any() else "")
 
 
 def look_places(r: Places, s: Settings) -> str:
@@ -595,13 +645,20 @@ def draw_logits(page: frame.Page[Settings], r: Run) -> None:
 def draw_lengths(page: frame.Page[Settings], r: Lengths) -> None:
     marked = r.take_over if r.lengths[0] < r.take_over < r.lengths[-1] else None
     there = r.at <= r.lengths[-1]
-    curves = {"closed form, β₁ → ∞": r.sharp, "the head as set": r.here}
+    s, closed = page.settings, "closed form, β₁ → ∞"
+    curves = {
+        ", ".join([closed, *other_than_closed(s)]): r.sharp,
+        "the head as set" + (" in orthonormal vectors" if dimension(s) else ""): r.here,
+    }
     page.chart(
-        charts.margin_curve(r.lengths, curves, (r.at[there], r.matrices[there]), marked),
+        charts.margin_curve(
+            r.lengths, curves, (r.at[there], r.matrices[there]), marked,
+            f"random vectors, D = {s.dimension}" if dimension(s) else "matrices",
+        ),
         "length",
         "Margin of the letter found in context over the favourite against prompt length",
-    )
-    page.look_for(look_lengths(r, page.settings))
+    )  # fmt: skip
+    page.look_for(look_lengths(r, s))
 
 
 def draw_places(page: frame.Page[Settings], r: Places) -> None:
@@ -721,11 +778,22 @@ def snippet(s: Settings) -> str:
     if s.view in (LENGTH, POSITIONS):
         q, o = pair(letters(s.triggers))
         if s.view == LENGTH:
-            return start + (
+            start += (
                 'print(f"take-over length {induction.take_over_length(s):.1f}")\n'
                 f"T = [4, 10, 100, 1000]\n"
                 f"for length, margin in zip(T, induction.margins(T, s, {q}, {o})):\n"
                 '    print(length, f"{margin:.4f}")\n'
+            )
+            if not dimension(s):
+                return start
+            return start + (
+                f"for length in {MATRIX_LENGTHS}:\n"
+                f"    rng = np.random.default_rng({s.seed})\n"
+                f"    vectors = induction.random_embedding({s.dimension}, length, rng)\n"
+                f"    tokens = induction.one_pair_prompt(length, {q}, {o})\n"
+                "    logits = induction.run(tokens, vectors, s).logits[-1]\n"
+                f"    margin = logits[{o}] - logits[{(q + 1) % 26}]\n"
+                '    print("random vectors", length, f"{margin:.4f}")\n'
             )
         return start + (
             f"study = induction.position_study({s.span}, range(2, {s.span - 1}), s, {q}, {o})\n"
@@ -765,7 +833,9 @@ def snippet(s: Settings) -> str:
 def finite(r: Any) -> dict[str, Any]:
     if isinstance(r, Run):
         return {"logits": r.shown.logits}
-    return {"margin": r.here} if isinstance(r, Lengths) else {}
+    return (
+        {"margin": r.here, "margin of the matrices": r.matrices} if isinstance(r, Lengths) else {}
+    )
 
 
 DRAW = {

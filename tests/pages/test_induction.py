@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core import induction as core_induction
 from models import zoo
 from pages import induction
 from pages.ui import charts, controls, frame
@@ -114,7 +115,7 @@ def test_q_and_o_tie(visit):
 def test_the_take_over_length_is_110(visit, drawn):
     app = load(visit, "takeover")
     assert numbers(app)[0] == 110.4
-    assert "wins up to T = 110." in sentence(app)
+    assert "wins up to T = 110 and at no length drawn beyond" in sentence(app)
     fig = drawn["length"][0]
     for name in ("closed form, β₁ → ∞", "the head as set"):
         curve = trace(fig, name)
@@ -334,6 +335,67 @@ def test_a_tie_of_positions_is_said(visit, drawn):
                   "one of several equal ones in 1"):  # fmt: skip
         assert words in said
     assert "agree" in sentence(visit(view="positions", tmax=20, ablated="key"))
+
+
+@pytest.mark.parametrize("rest", [{"bigram": 0.0}, {"odds": 1.0}])
+@pytest.mark.parametrize("nothing", [{"gamma": 0.0}, {"ablated": "output"}])
+def test_a_margin_of_0_is_a_tie(visit, drawn, nothing, rest):
+    said = sentence(visit(view="length", **nothing, **rest))
+    assert np.ptp(trace(drawn["length"][0], "the head as set")["y"]) == 0
+    assert "the head as set ties at every length drawn, T = 4 to 300" in said
+    assert ("has a tie at every length" in said) == ("gamma" in nothing)
+    assert ("no memory emptied, has context win" in said) == ("ablated" in nothing)
+
+
+def test_a_curve_that_ends_above_0_is_not_said_to_cross(visit, drawn):
+    app = visit(view="length", beta2=12.0)
+    curve = trace(drawn["length"][0], "the head as set")
+    assert curve["x"][-1] == 4000
+    assert curve["y"][-1] == pytest.approx(
+        4 * np.exp(12) / (np.exp(12) + 3999) - np.log(10), abs=1e-9
+    )
+    assert "wins at every length drawn, T = 4 to 4000" in sentence(app)
+    assert numbers(app)[0] == pytest.approx(1 + np.exp(12) * (4 / np.log(10) - 1), abs=0.05)
+
+
+def test_random_vectors_are_judged_by_their_own_dots(visit, drawn):
+    app = visit(view="length", vectors="random", dimension=48)
+    fig, said = drawn["length"][0], sentence(app)
+    dots = trace(fig, "random vectors, D = 48")
+    vectors = core_induction.random_embedding(48, 34, np.random.default_rng(0))
+    tokens = core_induction.one_pair_prompt(34, 16, 14)
+    logits = core_induction.run(tokens, vectors, core_induction.HeadSettings()).logits[-1]
+    assert dots["y"][list(dots["x"]).index(34)] == pytest.approx(logits[14] - logits[17])
+    assert f"At T = 5 the margin is **{dots['y'][0]:.4f}**" in said
+    np.testing.assert_array_equal(dots["y"] > 0, dots["x"] == 5)
+    assert "context wins up to T = 5 and at no length drawn beyond" in said
+    assert "in orthonormal vectors wins up to T = 110" in said
+    seen = sentence(visit(view="length", vectors="random", dimension=128, seed=8))
+    ahead = trace(drawn["length"][0], "random vectors, D = 128")["y"] > 0
+    assert list(ahead[3:6]) == [True, False, True]
+    assert f"context wins at {ahead.sum()} of 9 lengths drawn" in seen
+    assert "for β₁ → ∞, orthonormal vectors, has" in said
+
+
+def test_the_closed_form_says_that_it_knows_no_emptied_memory(visit, drawn):
+    said = sentence(visit(view="length", ablated="previous position"))
+    assert trace(drawn["length"][0], "closed form, β₁ → ∞, no memory emptied")["y"][0] > 0
+    here = trace(drawn["length"][0], "the head as set")["y"]
+    assert (here < 0).all()
+    assert "the head as set wins at no length drawn, T = 4 to" in said
+    assert "for β₁ → ∞, no memory emptied, has" in said
+
+
+@pytest.mark.parametrize("beta1", [3.0, 4.5, 6.0])
+def test_the_last_length_won_is_the_last_one(visit, drawn, beta1):
+    said = sentence(visit(view="length", beta1=beta1))
+    last = int(re.search(r"wins up to T = (\d+) and", said)[1])
+    for length, ahead in ((last, True), (last + 1, False)):
+        others = [c for c in "abcdefghijklmnopqrstuvwxyz" if c not in "qor"]
+        z = [others[i % 23] for i in range(length)]
+        z[1], z[2], z[-1] = "q", "o", "q"
+        logits, _ = by_hand("".join(z), b1=beta1)
+        assert (logits[14] > logits[17]) == ahead
 
 
 # ---- refusals ------------------------------------------------------------------------------------
