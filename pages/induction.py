@@ -496,18 +496,27 @@ def strongest(r: Places, kind: str, among: np.ndarray, length: int) -> str:
 def look_stored(r: Stored, s: Settings) -> str:
     from core.induction import recall_spread
 
-    shares = ", ".join(f"{name} {100 * x.share:.3g} %" for name, x in r.recalls.items())
-    if not dimension(s):
-        return (
-            f"In orthonormal vectors every association is recalled exactly ({shares}). Choose "
-            f"random vectors: at D = {s.dimension} and M = {s.memories} recall spreads by "
-            f"**{number(recall_spread(s.memories, [s.dimension])[0][0])}** around 1."
-        )
+    holds = [x.share for x in r.recalls.values() if x.table.any()]
+    shares = ", ".join(f"{name} {recalled(x)}" for name, x in r.recalls.items())
     diagonal, off = (float(x[0]) for x in recall_spread(s.memories, [s.dimension]))
+    if not dimension(s):
+        every = "Every" if all(share == 1 for share in holds) else "Not every"
+        return (
+            f"{every} association that is stored in orthonormal vectors is recalled ({shares}). "
+            f"Choose random vectors: at D = {s.dimension} and M = {s.memories} recall spreads by "
+            f"**{number(diagonal)}** around 1, by the formula."
+        )
     return (
-        f"At D = {s.dimension}, {s.memories} pairs recall themselves as 1 ± **{number(diagonal)}** "
-        f"and each other as 0 ± **{number(off)}**. Right answers of this draw: {shares}."
+        f"At D = {s.dimension} and by the formulas, {s.memories} random pairs recall themselves as "
+        f"1 ± **{number(diagonal)}** and each other as 0 ± **{number(off)}**. Right answers of this "
+        f"draw of the three memories: {shares}."
     )
+
+
+def recalled(r: Recall) -> str:
+    if not len(r.right):
+        return "without a trigger to ask about"
+    return f"{100 * r.share:.3g} %" if r.table.any() else "emptied"
 
 
 def look_training(r: InductionTraining, text: str) -> str:

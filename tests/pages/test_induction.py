@@ -398,6 +398,26 @@ def test_the_last_length_won_is_the_last_one(visit, drawn, beta1):
         assert (logits[14] > logits[17]) == ahead
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "(previous 100 %, key 100 %, output 100 %)"),
+        ({"ablated": "previous position"}, "(previous emptied, key 100 %, output 100 %)"),
+        ({"ablated": "output", "positions": "absolute"}, "(previous 100 %, key 100 %, output empt"),
+        ({"triggers": ""}, "key without a trigger to ask about, output 100 %)"),
+    ],
+)
+def test_a_memory_without_associations_is_not_said_to_recall(visit, drawn, changes, words):
+    said = sentence(visit(view="memories", **changes))
+    assert "Every association that is stored" in said
+    assert words in said
+    titles = [a["text"] for a in charts.raw(drawn["memories"][0])[1]["annotations"]]
+    assert not any("0 % right" in title.replace("100 %", "") for title in titles)
+    assert any("emptied" in title for title in titles) == ("ablated" in changes)
+    random = sentence(visit(view="memories", vectors="random", **changes))
+    assert ("emptied" in random) == ("ablated" in changes)
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 
@@ -413,6 +433,7 @@ def test_the_last_length_won_is_the_last_one(visit, drawn, beta1):
         ({"view": "energy", "prompt": "aa"}, "two different letters"),
         ({"source": "drawn", "triggers": ""}, "name more triggers"),
         ({"view": "training", "prompt": "ab" * 33}, "trained on 64 positions"),
+        ({"view": "training", "prompt": "q"}, "2 to 64 letters, got 1"),
     ],
 )
 def test_a_bad_setting_is_named_and_the_picture_stays(visit, drawn, changes, message):

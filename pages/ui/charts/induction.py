@@ -230,7 +230,8 @@ def recall_tables(
             **_ticks(rows), "anchor": f"x{n}", "autorange": "reversed",
             "title": {"text": asked, "standoff": 4},
         }  # fmt: skip
-        layout["annotations"].append(_heading(f"{name}: {100 * r.share:.3g} % right", n))
+        share = f"{100 * r.share:.3g} % right" if r.table.any() else "emptied"
+        layout["annotations"].append(_heading(f"{name}: {share}", n))
         narrow[f"xaxis{n}"] = {"domain": [0, 1]}
         narrow[f"yaxis{n}"] = {"domain": [0.72 - 0.36 * i, 0.72 - 0.36 * i + 0.25]}
     return figure(
