@@ -26,6 +26,7 @@ LONGEST = 128  # letters in a prompt whose attention is drawn
 DIMENSIONS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 MATRIX_LENGTHS = (5, 8, 13, 21, 34, 55, 89, 144, 233)  # at which the margin is taken from matrices
 TIE = 1e-9  # logits, margins and weights closer than this differ by rounding only
+LEAST_BETA = 0.1  # at which an energy is drawn
 TABLE_LIMIT = 2000  # characters a link can carry of a table
 
 
@@ -326,7 +327,7 @@ def retrieved(text: str, h: Head, s: Settings) -> Retrieved:
 def landscape_engine(s: Settings) -> dict[str, Any]:
     """The query is the strongest key itself; nothing is reshaped."""
     return {
-        "energy": "lse_dot", "beta": max(s.beta2, 0.1), "examples": 1, "shift": 0.0,
+        "energy": "lse_dot", "beta": max(s.beta2, LEAST_BETA), "examples": 1, "shift": 0.0,
         "strength": 0.0, "noise": 0.0, "plane": "pca", "seed": 0,
     }  # fmt: skip
 
@@ -337,7 +338,7 @@ def landscape_link(r: Retrieved, s: Settings) -> str:
         return ""
     values = controls.defaults("landscape") | {
         "view": "after", "strength": 0.0, "examples": 1, "shift": 0.0, "noise": 0.0, "seed": 0,
-        "beta": max(s.beta2, 0.1), "layout": "your table", "table": r.table,
+        "beta": max(s.beta2, LEAST_BETA), "layout": "your table", "table": r.table,
         "plane": "principal components",
     }  # fmt: skip
     return f"landscape?{controls.write_link('landscape', values)}"
@@ -373,24 +374,43 @@ def one_back(h: Head) -> float:
 
 def look_run(r: Run, s: Settings) -> str:
     h, q = r.shown, r.prompt[-1]
-    total = h.logits[-1]
-    first, second = np.argsort(-total, kind="stable")[:2]
-    weight = float(h.attention2[-1, followers(r.prompt)].sum())
-    verdict = (
-        f"**{letter(first)}** comes out first with ξ = **{number(total[first])}**, before "
-        f"**{letter(second)}** with **{number(total[second])}**."
-    )
-    if abs(total[first] - total[second]) < 1e-9:
-        verdict = f"**{letter(first)}** and **{letter(second)}** tie at ξ = **{total[first]:.5f}**."
+    weights, verdict = h.attention2[-1], first(h.logits[-1])
+    even = float(np.ptp(weights)) < TIE
     if q not in letters(s.triggers):
-        return (
-            f"The last letter {q} is no trigger, so layer 2 spreads evenly over {len(r.prompt)} "
-            f"positions and counts letters. {verdict}"
+        counts = (
+            f"spreads evenly over {len(r.prompt)} positions and counts letters"
+            if even
+            else "should spread evenly, but cross-talk leaves weights between "
+            f"**{number(weights.min())}** and **{number(weights.max())}**"
         )
+        return f"The last letter {q} is no trigger, so layer 2 {counts}. {verdict}"
     back = f"Layer 1 puts **{number(one_back(h))}** of its weight one back, on average"
     if not followers(r.prompt):
         return f"{back}, but {q} has not stood before: there is nothing to find. {verdict}"
-    return f"{back}; layer 2 puts **{number(weight)}** on what came after {q} before. {verdict}"
+    weight = float(weights[followers(r.prompt)].sum())
+    evenly = ", and every position gets the same" if even else ""
+    return f"{back}; layer 2 puts **{number(weight)}** on what came after {q} before{evenly}. {verdict}"
+
+
+def first(total: np.ndarray) -> str:
+    """The letters with the largest logit and the next largest."""
+    best = total.max()
+    leads = total > best - TIE
+    if leads.sum() > 1:
+        return f"{listed(leads)} tie at ξ = **{best:.5f}**."
+    next_best = total[~leads].max()
+    return (
+        f"{listed(leads)} comes out first with ξ = **{number(best)}**, before "
+        f"{listed(~leads & (total > next_best - TIE))} with **{number(next_best)}**."
+    )
+
+
+def listed(which: np.ndarray, most: int = 6) -> str:
+    """`**a**, **b** and **c**`, or how many letters there are."""
+    names = [f"**{letter(v)}**" for v in np.flatnonzero(which)]
+    if len(names) > most:
+        return f"{len(names)} letters"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def check(r: Run) -> str:
@@ -544,15 +564,27 @@ def look_retrieved(r: Retrieved, s: Settings) -> str:
     weights = r.closed.attention2[-1]
     best = int(weights.argmax())
     q = r.prompt[-1]
+    drawn = (
+        f" The picture needs a β₂ above 0 and shows {LEAST_BETA}." if s.beta2 < LEAST_BETA else ""
+    )
     if not r.asks:
         why = "is no trigger" if q not in letters(s.triggers) else "finds the key memory emptied"
-        return f"{q} {why}: the query is 0, and every key gets **{number(weights[best])}**."
-    return (
+        return f"{q} {why}: the query is 0, and every key gets **{number(weights[best])}**.{drawn}"
+    strongest = np.flatnonzero(weights >= weights[best] - TIE)
+    said = (
         f"The keys of layer 2 are the stored patterns, the unit vector of {q} is the query, β₂ the "
         "inverse temperature. Equal keys lie on one another. One Hopfield step puts "
-        f"**{number(weights[best])}** on position {best + 1}, whose value is **{r.prompt[best]}**: "
-        "the head reads values, not keys, so it retrieves once and stops."
+        f"**{number(weights[best])}** on "
     )
+    if len(strongest) == len(weights):
+        said += "each position, the mean of the keys"
+    elif len(strongest) > 1:
+        which = ", ".join(str(i + 1) for i in strongest)
+        values = "".join(r.prompt[i] for i in strongest)
+        said += f"each of the positions {which}, which tie; their values are **{values}**"
+    else:
+        said += f"position {best + 1}, whose value is **{r.prompt[best]}**"
+    return f"{said}: the head reads values, not keys, so it retrieves once and stops.{drawn}"
 
 
 REFUTED = {

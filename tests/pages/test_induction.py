@@ -418,6 +418,43 @@ def test_a_memory_without_associations_is_not_said_to_recall(visit, drawn, chang
     assert ("emptied" in random) == ("ablated" in changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gamma": 0.0, "bigram": 0.0}, "26 letters tie at ξ = **0.00000**"),
+        ({"prompt": "aqbqcqdq", "bigram": 0.0}, "**b**, **c** and **d** tie at ξ"),
+        # Position 1 is a q that counts as its own follower, as in the scenario of the tie.
+        ({"prompt": "qoxoq"}, "before **o** and **q** with **1.9933**"),
+        ({"prompt": "abaqb", "triggers": ""}, "before **a** and **b** with **1.6000**"),
+    ],
+)
+def test_every_letter_of_a_tie_is_named(visit, changes, words):
+    assert words in sentence(visit(**changes))
+
+
+def test_even_attention_is_said_where_it_is_even(visit, drawn):
+    for even in ({"beta2": 0.0}, {"ablated": "key"}, {"ablated": "key", "vectors": "random"}):
+        assert "every position gets the same" in sentence(visit(**even))
+    for even in ({"triggers": "z"}, {"triggers": "", "vectors": "random"}):
+        assert "spreads evenly over 13 positions" in sentence(visit(**even))
+    app = visit(triggers="z", vectors="random", dimension=48)
+    assert "spreads evenly" not in sentence(app)
+    last = charts.raw(drawn["attention"][0])[0][1]["z"][-1]
+    assert numbers(app)[:2] == pytest.approx([last.min(), last.max()], abs=5e-5)
+
+
+def test_equal_keys_are_all_named(visit, drawn):
+    app = visit(view="energy", prompt="aqbcqdeq")
+    assert "each of the positions 3, 6, which tie; their values are **bd**" in sentence(app)
+    _, weights = by_hand("aqbcqdeq")
+    assert weights[2] == weights[5] == weights.max()
+    assert numbers(app)[0] == pytest.approx(weights[2], abs=5e-5)
+    app = visit(view="energy", beta2=0.0)
+    assert "on each position" in sentence(app)
+    assert "shows 0.1" in sentence(app)
+    assert "shows 0.1" in sentence(visit(view="energy", beta2=0.0, ablated="key"))
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 
