@@ -221,6 +221,7 @@ class PositionStudy:
     at: Int[np.ndarray, " N"]
     on_output: dict[str, Float[np.ndarray, " N"]]  # weight on at + 1, where the output stands
     strongest: dict[str, Int[np.ndarray, " N"]]  # the position with the most weight, from 1
+    tied: dict[str, Bool[np.ndarray, " N"]]  # other positions have as much; the first is named
 
 
 def position_study(
@@ -236,10 +237,12 @@ def position_study(
     }  # fmt: skip
     places = np.asarray(at, dtype=np.int64)
     picked = np.arange(len(places))
+    most = {kind: w >= w.max(axis=1, keepdims=True) - 1e-12 for kind, w in rows.items()}
     return PositionStudy(
         places,
         {kind: weights[picked, places] for kind, weights in rows.items()},
-        {kind: weights.argmax(axis=1) + 1 for kind, weights in rows.items()},
+        {kind: first.argmax(axis=1) + 1 for kind, first in most.items()},
+        {kind: first.sum(axis=1) > 1 for kind, first in most.items()},
     )
 
 

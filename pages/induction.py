@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ TRAINED = "induction-2"
 LONGEST = 128  # letters in a prompt whose attention is drawn
 DIMENSIONS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 MATRIX_LENGTHS = (5, 8, 13, 21, 34, 55, 89, 144, 233)  # at which the margin is taken from matrices
+TIE = 1e-9  # logits, margins and weights closer than this differ by rounding only
+LEAST_BETA = 0.1  # at which an energy is drawn
 TABLE_LIMIT = 2000  # characters a link can carry of a table
 
 
@@ -271,7 +273,9 @@ def lengths(s: Settings, head: HeadSettings) -> Lengths:
     take_over = induction.take_over_length(head)
     last = min(max(3 * take_over if math.isfinite(take_over) else 0, 300), 4000)
     T = np.rint(np.geomspace(4, last, 60)).astype(int)
-    if 4 < take_over < last:  # both lengths beside it, so that the sentence names the right one
+    # Both lengths beside a change of sign are drawn, so that the sentence names the right one.
+    T = np.append(T, crossings(T, lambda each: induction.margins(each, head, q, o)))
+    if 4 < take_over < last:
         T = np.append(T, [math.floor(take_over), math.ceil(take_over)])
     T = np.unique(T)
     each = T.tolist()
@@ -284,6 +288,22 @@ def lengths(s: Settings, head: HeadSettings) -> Lengths:
         T, induction.sharp_margins(each, head), induction.margins(each, head, q, o),
         np.array(MATRIX_LENGTHS), np.array(found), take_over, q, o,
     )  # fmt: skip
+
+
+def crossings(T: np.ndarray, margin: Callable[[list[int]], np.ndarray]) -> np.ndarray:
+    """The neighbouring whole numbers between which the sign changes, by bisection."""
+    ahead = margin(T.tolist()) > TIE
+    found: list[int] = []
+    for i in np.flatnonzero(ahead[1:] != ahead[:-1]):
+        low, high = int(T[i]), int(T[i + 1])
+        while high - low > 1:
+            middle = (low + high) // 2
+            if (margin([middle])[0] > TIE) == ahead[i]:
+                low = middle
+            else:
+                high = middle
+        found += [low, high]
+    return np.array(found, dtype=int)
 
 
 def retrieved(text: str, h: Head, s: Settings) -> Retrieved:
@@ -307,7 +327,7 @@ def retrieved(text: str, h: Head, s: Settings) -> Retrieved:
 def landscape_engine(s: Settings) -> dict[str, Any]:
     """The query is the strongest key itself; nothing is reshaped."""
     return {
-        "energy": "lse_dot", "beta": max(s.beta2, 0.1), "examples": 1, "shift": 0.0,
+        "energy": "lse_dot", "beta": max(s.beta2, LEAST_BETA), "examples": 1, "shift": 0.0,
         "strength": 0.0, "noise": 0.0, "plane": "pca", "seed": 0,
     }  # fmt: skip
 
@@ -318,7 +338,7 @@ def landscape_link(r: Retrieved, s: Settings) -> str:
         return ""
     values = controls.defaults("landscape") | {
         "view": "after", "strength": 0.0, "examples": 1, "shift": 0.0, "noise": 0.0, "seed": 0,
-        "beta": max(s.beta2, 0.1), "layout": "your table", "table": r.table,
+        "beta": max(s.beta2, LEAST_BETA), "layout": "your table", "table": r.table,
         "plane": "principal components",
     }  # fmt: skip
     return f"landscape?{controls.write_link('landscape', values)}"
@@ -354,24 +374,43 @@ def one_back(h: Head) -> float:
 
 def look_run(r: Run, s: Settings) -> str:
     h, q = r.shown, r.prompt[-1]
-    total = h.logits[-1]
-    first, second = np.argsort(-total, kind="stable")[:2]
-    weight = float(h.attention2[-1, followers(r.prompt)].sum())
-    verdict = (
-        f"**{letter(first)}** comes out first with ξ = **{number(total[first])}**, before "
-        f"**{letter(second)}** with **{number(total[second])}**."
-    )
-    if abs(total[first] - total[second]) < 1e-9:
-        verdict = f"**{letter(first)}** and **{letter(second)}** tie at ξ = **{total[first]:.5f}**."
+    weights, verdict = h.attention2[-1], first(h.logits[-1])
+    even = float(np.ptp(weights)) < TIE
     if q not in letters(s.triggers):
-        return (
-            f"The last letter {q} is no trigger, so layer 2 spreads evenly over {len(r.prompt)} "
-            f"positions and counts letters. {verdict}"
+        counts = (
+            f"spreads evenly over {len(r.prompt)} positions and counts letters"
+            if even
+            else "should spread evenly, but cross-talk leaves weights between "
+            f"**{number(weights.min())}** and **{number(weights.max())}**"
         )
+        return f"The last letter {q} is no trigger, so layer 2 {counts}. {verdict}"
     back = f"Layer 1 puts **{number(one_back(h))}** of its weight one back, on average"
     if not followers(r.prompt):
         return f"{back}, but {q} has not stood before: there is nothing to find. {verdict}"
-    return f"{back}; layer 2 puts **{number(weight)}** on what came after {q} before. {verdict}"
+    weight = float(weights[followers(r.prompt)].sum())
+    evenly = ", and every position gets the same" if even else ""
+    return f"{back}; layer 2 puts **{number(weight)}** on what came after {q} before{evenly}. {verdict}"
+
+
+def first(total: np.ndarray) -> str:
+    """The letters with the largest logit and the next largest."""
+    best = total.max()
+    leads = total > best - TIE
+    if leads.sum() > 1:
+        return f"{listed(leads)} tie at ξ = **{best:.5f}**."
+    next_best = total[~leads].max()
+    return (
+        f"{listed(leads)} comes out first with ξ = **{number(best)}**, before "
+        f"{listed(~leads & (total > next_best - TIE))} with **{number(next_best)}**."
+    )
+
+
+def listed(which: np.ndarray, most: int = 6) -> str:
+    """`**a**, **b** and **c**`, or how many letters there are."""
+    names = [f"**{letter(v)}**" for v in np.flatnonzero(which)]
+    if len(names) > most:
+        return f"{len(names)} letters"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def check(r: Run) -> str:
@@ -383,63 +422,121 @@ def check(r: Run) -> str:
 
 def look_lengths(r: Lengths, s: Settings) -> str:
     o, fav, q = letter(r.o), letter((r.q + 1) % 26), letter(r.q)
+    rival = f"{fav}, the favourite, has odds {s.odds:g}"
     if not math.isfinite(r.take_over):
-        bound = "The bigram law has no favourite here, so context wins at every length."
-    elif r.take_over <= 4:
-        bound = "Even in the shortest prompt the favourite wins: γ is too small for it."
-    else:
-        bound = (
-            f"The closed form, β₁ → ∞, has context win below T = **{r.take_over:.1f}** *(ours)*."
+        rival = f"the rival is {fav}: the bigram law has no " + (
+            "favourite" if s.odds == 1 else "weight"
         )
-    wins = r.lengths[r.here > 0]
-    here = (
-        f"the head as set wins up to T = {wins[-1]}"
-        if len(wins)
-        else "the head as set wins at no length drawn"
+    T, margin, whose = r.lengths, r.here, "the head as set"
+    if dimension(s):
+        T, margin, whose = r.at, r.matrices, f"in these random vectors of D = {s.dimension} context"
+    said = (
+        f"{q} {o} stands once near the start, {q} at the end; {rival}. {look_closed(r, s)} At "
+        f"T = {T[0]} the margin is **{number(margin[0])}**; {whose} {wins(T, margin)}."
     )
-    return (
-        f"{q} {o} stands once near the start, {q} at the end; {fav} is the favourite, odds "
-        f"{s.odds:g}. {bound} At T = {r.lengths[0]} the margin is **{number(r.here[0])}**; {here}."
-    )
+    if dimension(s):
+        said += f" The same head in orthonormal vectors {wins(r.lengths, r.here)}."
+    return said
+
+
+def other_than_closed(s: Settings) -> list[str]:
+    """In what the head as set differs from the one the closed form describes, beside beta1."""
+    differs = {
+        "orthonormal vectors": dimension(s) > 0, "relative positions": s.positions == "absolute",
+        "no memory emptied": s.ablated != "none",
+    }  # fmt: skip
+    return [name for name, it_does in differs.items() if it_does]
+
+
+def look_closed(r: Lengths, s: Settings) -> str:
+    holds_for = ", ".join(["β₁ → ∞", *other_than_closed(s)])
+    form = f"The closed form *(ours)*, for {holds_for}, has"
+    if not math.isfinite(r.take_over):
+        return f"{form} {'context win' if s.gamma else 'a tie'} at every length."
+    if r.take_over <= r.lengths[0]:
+        return f"{form} context win at no length drawn: γ is too small."
+    return f"{form} context win below T = **{r.take_over:.1f}**."
+
+
+def wins(T: np.ndarray, margin: np.ndarray) -> str:
+    """At which of these lengths the margin is above 0."""
+    ahead, ties = margin > TIE, np.abs(margin) <= TIE
+    drawn = f"drawn, T = {T[0]} to {T[-1]}"
+    n = int(ahead.sum())
+    if ties.all():
+        return f"ties at every length {drawn}"
+    if n == len(T):
+        return f"wins at every length {drawn}"
+    if n and ahead[:n].all():
+        return f"wins up to T = {T[n - 1]} and at no length drawn beyond"
+    said = f"wins at {n} of {len(T)} lengths drawn" if n else f"wins at no length {drawn}"
+    return said + (f", and ties at {ties.sum()}" if ties.any() else "")
 
 
 def look_places(r: Places, s: Settings) -> str:
-    past = r.study.at > s.tmax
+    relative, absolute = r.study.on_output.values()
+    past = r.study.at + 1 > s.tmax  # the output stands one further on
+    if np.abs(relative - absolute).max() < 5e-5:
+        why = f"All {s.span} positions are stored: " if s.span <= s.tmax else ""
+        return f"{why}Both kinds agree. The weight on the output is {spread(relative)}."
     if not past.any():
         return (
-            f"All {s.span} positions are stored, and both kinds agree: the weight on the output is "
-            f"**{number(r.study.on_output['relative'][-1])}** wherever the pair stands."
+            f"The output is stored wherever the pair stands, but not the last position, {s.span}. "
+            f"With relative positions the weight on the output is {spread(relative)}; with "
+            f"absolute ones it is {spread(absolute)}."
         )
-    relative, absolute = (float(r.study.on_output[k][past].max()) for k in r.study.on_output)
-    kinds = [
-        int((r.study.strongest[k][past] == r.study.at[past] + 1).sum()) for k in r.study.strongest
-    ]
-    found = (
-        f"the output is the strongest position in {kinds[0]} of {past.sum()} places with relative, "
-        f"in {kinds[1]} with absolute positions"
-    )
     return (
-        f"The pair stands past T_max = {s.tmax}: the weight on its output is at most "
-        f"**{number(relative)}** with relative and **{number(absolute)}** with absolute positions; "
-        f"{found}. There the trigger finds itself: the pair's own q if T > 2s, else the last one."
+        f"In {past.sum()} of {past.size} places the output stands past T_max = {s.tmax}: the weight "
+        f"on it is at most **{number(relative[past].max())}** with relative and "
+        f"**{number(absolute[past].max())}** with absolute positions. The strongest position there: "
+        f"with relative positions {strongest(r, 'relative', past, s.span)}; with absolute ones "
+        f"{strongest(r, 'absolute', past, s.span)}."
     )
+
+
+def spread(weight: np.ndarray) -> str:
+    low, high = number(weight.min()), number(weight.max())
+    if low == high:
+        return f"**{low}** wherever the pair stands"
+    return f"between **{low}** and **{high}**, by where the pair stands"
+
+
+def strongest(r: Places, kind: str, among: np.ndarray, length: int) -> str:
+    """How often which position has the most weight."""
+    at, most = r.study.at[among], r.study.strongest[kind][among]
+    alone = ~r.study.tied[kind][among]
+    q = letter(r.q)
+    named = {"the output": at + 1, f"the pair's own {q}": at, f"the last {q}": length}
+    counts = {name: int((alone & (most == place)).sum()) for name, place in named.items()}
+    counts["one of several equal ones"] = int((~alone).sum())
+    counts["another"] = at.size - sum(counts.values())
+    return ", ".join(f"{name} in {n}" for name, n in counts.items() if n)
 
 
 def look_stored(r: Stored, s: Settings) -> str:
     from core.induction import recall_spread
 
-    shares = ", ".join(f"{name} {100 * x.share:.3g} %" for name, x in r.recalls.items())
-    if not dimension(s):
-        return (
-            f"In orthonormal vectors every association is recalled exactly ({shares}). Choose "
-            f"random vectors: at D = {s.dimension} and M = {s.memories} recall spreads by "
-            f"**{number(recall_spread(s.memories, [s.dimension])[0][0])}** around 1."
-        )
+    holds = [x.share for x in r.recalls.values() if x.table.any()]
+    shares = ", ".join(f"{name} {recalled(x)}" for name, x in r.recalls.items())
     diagonal, off = (float(x[0]) for x in recall_spread(s.memories, [s.dimension]))
+    if not dimension(s):
+        every = "Every" if all(share == 1 for share in holds) else "Not every"
+        return (
+            f"{every} association that is stored in orthonormal vectors is recalled ({shares}). "
+            f"Choose random vectors: at D = {s.dimension} and M = {s.memories} recall spreads by "
+            f"**{number(diagonal)}** around 1, by the formula."
+        )
     return (
-        f"At D = {s.dimension}, {s.memories} pairs recall themselves as 1 ± **{number(diagonal)}** "
-        f"and each other as 0 ± **{number(off)}**. Right answers of this draw: {shares}."
+        f"At D = {s.dimension} and by the formulas, {s.memories} random pairs recall themselves as "
+        f"1 ± **{number(diagonal)}** and each other as 0 ± **{number(off)}**. Right answers of this "
+        f"draw of the three memories: {shares}."
     )
+
+
+def recalled(r: Recall) -> str:
+    if not len(r.right):
+        return "without a trigger to ask about"
+    return f"{100 * r.share:.3g} %" if r.table.any() else "emptied"
 
 
 def look_training(r: InductionTraining, text: str) -> str:
@@ -467,15 +564,27 @@ def look_retrieved(r: Retrieved, s: Settings) -> str:
     weights = r.closed.attention2[-1]
     best = int(weights.argmax())
     q = r.prompt[-1]
+    drawn = (
+        f" The picture needs a β₂ above 0 and shows {LEAST_BETA}." if s.beta2 < LEAST_BETA else ""
+    )
     if not r.asks:
         why = "is no trigger" if q not in letters(s.triggers) else "finds the key memory emptied"
-        return f"{q} {why}: the query is 0, and every key gets **{number(weights[best])}**."
-    return (
+        return f"{q} {why}: the query is 0, and every key gets **{number(weights[best])}**.{drawn}"
+    strongest = np.flatnonzero(weights >= weights[best] - TIE)
+    said = (
         f"The keys of layer 2 are the stored patterns, the unit vector of {q} is the query, β₂ the "
         "inverse temperature. Equal keys lie on one another. One Hopfield step puts "
-        f"**{number(weights[best])}** on position {best + 1}, whose value is **{r.prompt[best]}**: "
-        "the head reads values, not keys, so it retrieves once and stops."
+        f"**{number(weights[best])}** on "
     )
+    if len(strongest) == len(weights):
+        said += "each position, the mean of the keys"
+    elif len(strongest) > 1:
+        which = ", ".join(str(i + 1) for i in strongest)
+        values = "".join(r.prompt[i] for i in strongest)
+        said += f"each of the positions {which}, which tie; their values are **{values}**"
+    else:
+        said += f"position {best + 1}, whose value is **{r.prompt[best]}**"
+    return f"{said}: the head reads values, not keys, so it retrieves once and stops.{drawn}"
 
 
 REFUTED = {
@@ -497,9 +606,9 @@ orthonormal vectors. The formula and the marked length are ours. The prompts hol
 the pair and the favourite in turn, so that only these two compete.
 """,
     POSITIONS: r"""
-A pair past $T_{\max}$ that absolute positions find, or one that relative positions miss, at large
-$\beta_1$. Which position they take instead is ours: $s$ if $T>2s$, $T$ if $T<2s$, because the
-trigger is $1/s$ of what $s$ has seen and $2/T$ of what $T$ has seen.
+A pair at $s>T_{\max}$ that absolute positions find, or one that relative positions miss, at large
+$\beta_1$. Which position they take instead is ours: $s$ if $T>2s$, $T$ if $T<2s$, a tie if $T=2s$,
+because the trigger is $1/s$ of what $s$ has seen and $2/T$ of what $T$ has seen.
 """,
     MEMORIES: r"""
 Dots off the lines by more than sampling allows: 20 draws a dimension. The formulas hold for
@@ -577,13 +686,20 @@ def draw_logits(page: frame.Page[Settings], r: Run) -> None:
 def draw_lengths(page: frame.Page[Settings], r: Lengths) -> None:
     marked = r.take_over if r.lengths[0] < r.take_over < r.lengths[-1] else None
     there = r.at <= r.lengths[-1]
-    curves = {"closed form, β₁ → ∞": r.sharp, "the head as set": r.here}
+    s, closed = page.settings, "closed form, β₁ → ∞"
+    curves = {
+        ", ".join([closed, *other_than_closed(s)]): r.sharp,
+        "the head as set" + (" in orthonormal vectors" if dimension(s) else ""): r.here,
+    }
     page.chart(
-        charts.margin_curve(r.lengths, curves, (r.at[there], r.matrices[there]), marked),
+        charts.margin_curve(
+            r.lengths, curves, (r.at[there], r.matrices[there]), marked,
+            f"random vectors, D = {s.dimension}" if dimension(s) else "matrices",
+        ),
         "length",
         "Margin of the letter found in context over the favourite against prompt length",
-    )
-    page.look_for(look_lengths(r, page.settings))
+    )  # fmt: skip
+    page.look_for(look_lengths(r, s))
 
 
 def draw_places(page: frame.Page[Settings], r: Places) -> None:
@@ -703,17 +819,30 @@ def snippet(s: Settings) -> str:
     if s.view in (LENGTH, POSITIONS):
         q, o = pair(letters(s.triggers))
         if s.view == LENGTH:
-            return start + (
+            start += (
                 'print(f"take-over length {induction.take_over_length(s):.1f}")\n'
                 f"T = [4, 10, 100, 1000]\n"
                 f"for length, margin in zip(T, induction.margins(T, s, {q}, {o})):\n"
                 '    print(length, f"{margin:.4f}")\n'
             )
+            if not dimension(s):
+                return start
+            return start + (
+                f"for length in {MATRIX_LENGTHS}:\n"
+                f"    rng = np.random.default_rng({s.seed})\n"
+                f"    vectors = induction.random_embedding({s.dimension}, length, rng)\n"
+                f"    tokens = induction.one_pair_prompt(length, {q}, {o})\n"
+                "    logits = induction.run(tokens, vectors, s).logits[-1]\n"
+                f"    margin = logits[{o}] - logits[{(q + 1) % 26}]\n"
+                '    print("random vectors", length, f"{margin:.4f}")\n'
+            )
         return start + (
             f"study = induction.position_study({s.span}, range(2, {s.span - 1}), s, {q}, {o})\n"
-            f"past = study.at > {s.tmax}\n"
+            f"past = study.at + 1 > {s.tmax}\n"
             "for kind, weight in study.on_output.items():\n"
-            '    print(kind, f"{weight[past].max() if past.any() else weight[-1]:.4f}")\n'
+            '    print(kind, f"{weight.min():.4f} {weight.max():.4f}")\n'
+            "    if past.any():\n"
+            '        print("  past T_max", f"{weight[past].max():.4f}")\n'
         )
     if s.view == MEMORIES:
         return start + (
@@ -745,7 +874,9 @@ def snippet(s: Settings) -> str:
 def finite(r: Any) -> dict[str, Any]:
     if isinstance(r, Run):
         return {"logits": r.shown.logits}
-    return {"margin": r.here} if isinstance(r, Lengths) else {}
+    return (
+        {"margin": r.here, "margin of the matrices": r.matrices} if isinstance(r, Lengths) else {}
+    )
 
 
 DRAW = {

@@ -884,8 +884,10 @@ def _induction_training(name: str, prompt: str, root: str) -> InductionTraining:
     from models.induction_transformer import read_prompt
 
     config = zoo.training_config(name, Path(root))
+    # What is too long the model itself refuses, and says why.
+    tokens = encode(prompt, most=max(config.n_positions, len(prompt)))
     with _GATE:
-        read = read_prompt(_induction_snapshots(name, root), encode(prompt))
+        read = read_prompt(_induction_snapshots(name, root), tokens)
     return InductionTraining(config.law, config.n_positions, zoo.card(name, Path(root)), *read)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core import induction as core_induction
 from models import zoo
 from pages import induction
 from pages.ui import charts, controls, frame
@@ -114,7 +115,7 @@ def test_q_and_o_tie(visit):
 def test_the_take_over_length_is_110(visit, drawn):
     app = load(visit, "takeover")
     assert numbers(app)[0] == 110.4
-    assert "wins up to T = 110." in sentence(app)
+    assert "wins up to T = 110 and at no length drawn beyond" in sentence(app)
     fig = drawn["length"][0]
     for name in ("closed form, β₁ → ∞", "the head as set"):
         curve = trace(fig, name)
@@ -282,6 +283,178 @@ def test_a_prompt_may_be_drawn(visit, drawn):
     assert len(after) == 1  # a trigger has one output a prompt
 
 
+# ---- what the sentence says of the picture -------------------------------------------------------
+
+
+def weights_by_hand(length, at, t_max, b1=60.0):
+    """Attention of the last position with absolute positions, its pair at `at`, loops only."""
+    z = list(induction_prompt(length, at))
+    buffer = []
+    for s in range(1, length + 1):
+        known = 1 < s <= t_max
+        scores = [b1 if known and r == s - 1 else 0.0 for r in range(1, s + 1)]
+        w = np.exp(np.array(scores) - max(scores))
+        buffer.append(sum(w[r] for r in range(s) if z[r] == "q") / w.sum())
+    weights = np.exp(5 * np.array(buffer))
+    return weights / weights.sum()
+
+
+def induction_prompt(length, at):
+    return "".join("q" if i in (at, length) else "o" if i == at + 1 else "a"
+                   for i in range(1, length + 1))  # fmt: skip
+
+
+def test_a_pair_whose_output_is_not_stored_is_past_t_max(visit, drawn):
+    app = visit(view="positions", tmax=118, span=120)
+    absolute = trace(drawn["positions"][0], "absolute")
+    assert absolute["x"][-1] == 118
+    assert absolute["y"][-1] == pytest.approx(weights_by_hand(120, 118, 118)[118], abs=1e-12)
+    assert "In 1 of 117 places" in sentence(app)
+    assert "are stored" not in sentence(app)
+    assert numbers(app)[1] == pytest.approx(absolute["y"][-1], abs=5e-5)
+    # 2 / 120 of what position 120 has seen is the trigger, 1 / 119 of what 119 has seen.
+    assert "with absolute ones the last q in 1." in sentence(app)
+    app = visit(view="positions", tmax=119, span=120)
+    assert "not the last position, 120" in sentence(app)
+    assert numbers(app)[1] == pytest.approx(weights_by_hand(120, 60, 119)[60], abs=5e-5)
+
+
+def test_the_weight_is_a_range_where_it_changes_with_the_place(visit, drawn):
+    app = visit(view="positions", tmax=128, beta1=3.0)
+    y = trace(drawn["positions"][0], "relative")["y"]
+    assert "wherever" not in sentence(app)
+    assert numbers(app) == pytest.approx([y.min(), y.max()], abs=5e-5)
+    assert y[0] == pytest.approx(weights_by_hand(120, 2, 128, b1=3.0)[2], abs=1e-12)
+
+
+def test_a_tie_of_positions_is_said(visit, drawn):
+    said = sentence(visit(view="positions", tmax=20, span=80))
+    # The pair's own q, 1/s of what s has seen, against the last one, 2/80: a tie at s = 40. At
+    # s = T_max position 20 still looks one back, and 21 is the first to have seen the trigger.
+    for words in ("the output in 1", "the pair's own q in 19", "the last q in 38",
+                  "one of several equal ones in 1"):  # fmt: skip
+        assert words in said
+    assert "agree" in sentence(visit(view="positions", tmax=20, ablated="key"))
+
+
+@pytest.mark.parametrize("rest", [{"bigram": 0.0}, {"odds": 1.0}])
+@pytest.mark.parametrize("nothing", [{"gamma": 0.0}, {"ablated": "output"}])
+def test_a_margin_of_0_is_a_tie(visit, drawn, nothing, rest):
+    said = sentence(visit(view="length", **nothing, **rest))
+    assert np.ptp(trace(drawn["length"][0], "the head as set")["y"]) == 0
+    assert "the head as set ties at every length drawn, T = 4 to 300" in said
+    assert ("has a tie at every length" in said) == ("gamma" in nothing)
+    assert ("no memory emptied, has context win" in said) == ("ablated" in nothing)
+
+
+def test_a_curve_that_ends_above_0_is_not_said_to_cross(visit, drawn):
+    app = visit(view="length", beta2=12.0)
+    curve = trace(drawn["length"][0], "the head as set")
+    assert curve["x"][-1] == 4000
+    assert curve["y"][-1] == pytest.approx(
+        4 * np.exp(12) / (np.exp(12) + 3999) - np.log(10), abs=1e-9
+    )
+    assert "wins at every length drawn, T = 4 to 4000" in sentence(app)
+    assert numbers(app)[0] == pytest.approx(1 + np.exp(12) * (4 / np.log(10) - 1), abs=0.05)
+
+
+def test_random_vectors_are_judged_by_their_own_dots(visit, drawn):
+    app = visit(view="length", vectors="random", dimension=48)
+    fig, said = drawn["length"][0], sentence(app)
+    dots = trace(fig, "random vectors, D = 48")
+    vectors = core_induction.random_embedding(48, 34, np.random.default_rng(0))
+    tokens = core_induction.one_pair_prompt(34, 16, 14)
+    logits = core_induction.run(tokens, vectors, core_induction.HeadSettings()).logits[-1]
+    assert dots["y"][list(dots["x"]).index(34)] == pytest.approx(logits[14] - logits[17])
+    assert f"At T = 5 the margin is **{dots['y'][0]:.4f}**" in said
+    np.testing.assert_array_equal(dots["y"] > 0, dots["x"] == 5)
+    assert "context wins up to T = 5 and at no length drawn beyond" in said
+    assert "in orthonormal vectors wins up to T = 110" in said
+    seen = sentence(visit(view="length", vectors="random", dimension=128, seed=8))
+    ahead = trace(drawn["length"][0], "random vectors, D = 128")["y"] > 0
+    assert list(ahead[3:6]) == [True, False, True]
+    assert f"context wins at {ahead.sum()} of 9 lengths drawn" in seen
+    assert "for β₁ → ∞, orthonormal vectors, has" in said
+
+
+def test_the_closed_form_says_that_it_knows_no_emptied_memory(visit, drawn):
+    said = sentence(visit(view="length", ablated="previous position"))
+    assert trace(drawn["length"][0], "closed form, β₁ → ∞, no memory emptied")["y"][0] > 0
+    here = trace(drawn["length"][0], "the head as set")["y"]
+    assert (here < 0).all()
+    assert "the head as set wins at no length drawn, T = 4 to" in said
+    assert "for β₁ → ∞, no memory emptied, has" in said
+
+
+@pytest.mark.parametrize("beta1", [3.0, 4.5, 6.0])
+def test_the_last_length_won_is_the_last_one(visit, drawn, beta1):
+    said = sentence(visit(view="length", beta1=beta1))
+    last = int(re.search(r"wins up to T = (\d+) and", said)[1])
+    for length, ahead in ((last, True), (last + 1, False)):
+        others = [c for c in "abcdefghijklmnopqrstuvwxyz" if c not in "qor"]
+        z = [others[i % 23] for i in range(length)]
+        z[1], z[2], z[-1] = "q", "o", "q"
+        logits, _ = by_hand("".join(z), b1=beta1)
+        assert (logits[14] > logits[17]) == ahead
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "(previous 100 %, key 100 %, output 100 %)"),
+        ({"ablated": "previous position"}, "(previous emptied, key 100 %, output 100 %)"),
+        ({"ablated": "output", "positions": "absolute"}, "(previous 100 %, key 100 %, output empt"),
+        ({"triggers": ""}, "key without a trigger to ask about, output 100 %)"),
+    ],
+)
+def test_a_memory_without_associations_is_not_said_to_recall(visit, drawn, changes, words):
+    said = sentence(visit(view="memories", **changes))
+    assert "Every association that is stored" in said
+    assert words in said
+    titles = [a["text"] for a in charts.raw(drawn["memories"][0])[1]["annotations"]]
+    assert not any("0 % right" in title.replace("100 %", "") for title in titles)
+    assert any("emptied" in title for title in titles) == ("ablated" in changes)
+    random = sentence(visit(view="memories", vectors="random", **changes))
+    assert ("emptied" in random) == ("ablated" in changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gamma": 0.0, "bigram": 0.0}, "26 letters tie at ξ = **0.00000**"),
+        ({"prompt": "aqbqcqdq", "bigram": 0.0}, "**b**, **c** and **d** tie at ξ"),
+        # Position 1 is a q that counts as its own follower, as in the scenario of the tie.
+        ({"prompt": "qoxoq"}, "before **o** and **q** with **1.9933**"),
+        ({"prompt": "abaqb", "triggers": ""}, "before **a** and **b** with **1.6000**"),
+    ],
+)
+def test_every_letter_of_a_tie_is_named(visit, changes, words):
+    assert words in sentence(visit(**changes))
+
+
+def test_even_attention_is_said_where_it_is_even(visit, drawn):
+    for even in ({"beta2": 0.0}, {"ablated": "key"}, {"ablated": "key", "vectors": "random"}):
+        assert "every position gets the same" in sentence(visit(**even))
+    for even in ({"triggers": "z"}, {"triggers": "", "vectors": "random"}):
+        assert "spreads evenly over 13 positions" in sentence(visit(**even))
+    app = visit(triggers="z", vectors="random", dimension=48)
+    assert "spreads evenly" not in sentence(app)
+    last = charts.raw(drawn["attention"][0])[0][1]["z"][-1]
+    assert numbers(app)[:2] == pytest.approx([last.min(), last.max()], abs=5e-5)
+
+
+def test_equal_keys_are_all_named(visit, drawn):
+    app = visit(view="energy", prompt="aqbcqdeq")
+    assert "each of the positions 3, 6, which tie; their values are **bd**" in sentence(app)
+    _, weights = by_hand("aqbcqdeq")
+    assert weights[2] == weights[5] == weights.max()
+    assert numbers(app)[0] == pytest.approx(weights[2], abs=5e-5)
+    app = visit(view="energy", beta2=0.0)
+    assert "on each position" in sentence(app)
+    assert "shows 0.1" in sentence(app)
+    assert "shows 0.1" in sentence(visit(view="energy", beta2=0.0, ablated="key"))
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 
@@ -297,6 +470,7 @@ def test_a_prompt_may_be_drawn(visit, drawn):
         ({"view": "energy", "prompt": "aa"}, "two different letters"),
         ({"source": "drawn", "triggers": ""}, "name more triggers"),
         ({"view": "training", "prompt": "ab" * 33}, "trained on 64 positions"),
+        ({"view": "training", "prompt": "q"}, "2 to 64 letters, got 1"),
     ],
 )
 def test_a_bad_setting_is_named_and_the_picture_stays(visit, drawn, changes, message):

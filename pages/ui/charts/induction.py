@@ -130,11 +130,12 @@ def margin_curve(
     curves: Mapping[str, np.ndarray],
     dots: tuple[np.ndarray, np.ndarray],
     take_over: float | None,
+    dotted: str = "matrices",
 ) -> Figure:
     """Margin of context over the bigram favourite against prompt length.
 
     Args:
-        dots: lengths and margins of the matrices.
+        dots: lengths and margins of the matrices; `dotted` is their name.
         take_over: the closed-form length, None if it is not in the picture.
     """
     shapes: list[dict[str, Any]] = [
@@ -152,8 +153,8 @@ def margin_curve(
             line(lengths, y, name, i, hovertemplate="T = %{x}: %{y:.4f}<extra>" + name + "</extra>")
             for i, (name, y) in enumerate(curves.items())
         ),
-        line(*dots, "matrices", 2, mode="markers",
-             hovertemplate="T = %{x}: %{y:.4f}<extra>matrices</extra>"),
+        line(*dots, dotted, 2, mode="markers",
+             hovertemplate="T = %{x}: %{y:.4f}<extra>" + dotted + "</extra>"),
         x="T prompt length", y="ξ of the output − ξ of the favourite", height=400,
         xaxis={"type": "log", "dtick": "D1" if lengths[-1] < 50 else 1,
                "range": [float(np.log10(lengths[0])), float(np.log10(lengths[-1]))]},
@@ -229,7 +230,8 @@ def recall_tables(
             **_ticks(rows), "anchor": f"x{n}", "autorange": "reversed",
             "title": {"text": asked, "standoff": 4},
         }  # fmt: skip
-        layout["annotations"].append(_heading(f"{name}: {100 * r.share:.3g} % right", n))
+        share = f"{100 * r.share:.3g} % right" if r.table.any() else "emptied"
+        layout["annotations"].append(_heading(f"{name}: {share}", n))
         narrow[f"xaxis{n}"] = {"domain": [0, 1]}
         narrow[f"yaxis{n}"] = {"domain": [0.72 - 0.36 * i, 0.72 - 0.36 * i + 0.25]}
     return figure(
