@@ -425,13 +425,15 @@ for name, law in laws:
         law, {d.n_prompts}, {d.n_examples + 1}, torch.Generator().manual_seed({s.seed})
     )
     r = read_layers(model, prompts, ({s.n},))
-    print(name, r.predictions{who}[:, 0].round(4), prompts.targets{who}[:, {s.n}].numpy().round(4))
+    print(name, "answers", r.predictions{who}[:, 0].round(4))
+    print(name, "truth", prompts.targets{who}[:, {s.n}].numpy().round(4))
     miss = (r.predictions[:, 0] - prompts.targets[:, {s.n}].numpy()) ** 2
     print(f"error {{miss.mean() / {cache.label_scale(d.law) ** 2}:#.4g}}")
     for reading in ("effective", "best_weight", "margin", "energy", "fall", "own_fall",
                     "label_weight"):
         values = getattr(r.heads, reading){who}
-        print(f"  {{reading}}: {{values.mean():#.4g}}, falls in {{(values > 0).mean():.4f}}")
+        share = f", above 0 in {{(values > 0).mean():.4f}}" if "fall" in reading else ""
+        print(f"  {{reading}}: {{values.mean():#.4g}}{{share}}")
     for by in ("best weight", "energy fall", "own fall", "few memories"):
         heads = r.ranked(by)
         mean = np.mean([h.score for h in heads])

@@ -10,6 +10,7 @@ import csv
 import html
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -115,7 +116,8 @@ def page_html(
         f"<tr><th>{html.escape(k)}</th><td>{html.escape(str(v))}</td></tr>"
         for k, v in settings.items()
     )
-    text = "".join(f"<p>{html.escape(s)}</p>" for s in said)
+    bold = [re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(s)) for s in said]
+    text = "".join(f"<p>{s}</p>" for s in bold)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)} - {LAB}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
