@@ -80,10 +80,10 @@ def read_folder(files: Path | Mapping[str, bytes]) -> Model:
     contents = read_files(files) if isinstance(files, Path) else _named(files)
     config = regressor_config(contents)
     read_card(contents)
-    if config.max_examples < 1:
+    if config.max_examples < 2:
         raise CheckpointError(
-            f"{CONFIG}: n_positions must be at least 4, two for an example and one for the query, "
-            f"got {getattr(config, 'n_positions', 0)}: this network can be shown no example"
+            f"{CONFIG}: n_positions must be at least 6, two for each of two examples and the query, "
+            f"got {getattr(config, 'n_positions', 0)}: this network cannot be asked in context"
         )
     model = build(config, read_weights(contents, config))
     _check_answers(model)

@@ -197,6 +197,17 @@ def compute(s: Settings, wait: Progress) -> Result:
     return Result(config, read, trained_to)
 
 
+def finite(r: Result) -> dict[str, Any]:
+    """Without examples one layer alone has no energy, and some readings never have a number."""
+    some = r.first.reading.lengths > 0
+    read = [x.reading for x in r.read.values()]
+    return {
+        "the energy of a query": [x.heads.energy[..., some] for x in read],
+        "its fall in one update": [x.heads.fall[..., some] for x in read],
+        "the answer": [x.predictions for x in read],
+    }
+
+
 def over_heads(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`(B, L, H)` to each layer's mean over heads and prompts, and its 10 and 90 % over prompts."""
     per_prompt = values.mean(2)
@@ -222,14 +233,17 @@ def percent(part: np.ndarray) -> str:
 
 def falls(r: Read, n: int) -> str:
     """What holds of the Hopfield reading, and what does not, in this picture's readings."""
-    fall, own = r.values("fall", n), r.values("own_fall", n)
+    fall, own = (v[np.isfinite(v)] for v in (r.values("fall", n), r.values("own_fall", n)))
+    if not fall.size:
+        return "No energy here is a finite number, so there is nothing to compare."
     text = f"One Hopfield update lowers the energy in **{percent(fall >= 0)}** of the readings"
-    if not np.isfinite(own).all():
-        return f"{text}, as it must; one layer alone has no next query to compare."
+    text += ", as it must" if (fall >= 0).all() else ", and in theory in all"
+    if not own.size:
+        return f"{text}; one layer alone has no next query to compare."
     share = float((own > 0).mean())
     says = "mostly an analogy" if share < 0.75 else "borne out in most heads"
     return (
-        f"{text}, as it must; what the layer itself writes lowers it in **{percent(own > 0)}**. "
+        f"{text}; what the layer itself writes lowers it in **{percent(own > 0)}**. "
         f"Layer by layer retrieval is {says} here."
     )
 
@@ -274,7 +288,7 @@ def look_shift(s: Settings, r: Result) -> str:
     means = [float(read.values(name, s.n).mean()) for read in r.read.values()]
     parts = ", ".join(
         f"**{number(mean)}** under {label}" if i == 0 else
-        f"**{number(mean)}** under {label} (× {mean / means[0]:.3g})"
+        f"**{number(mean)}** under {label}{times(mean, means[0])}"
         for i, (label, mean) in enumerate(zip(r.read, means, strict=True))
     )  # fmt: skip
     errors = [read.error[read.at(s.n)] for read in r.read.values()]
@@ -283,6 +297,10 @@ def look_shift(s: Settings, r: Result) -> str:
         f"{s.reading.capitalize()} after {s.n} examples, averaged over heads and {s.prompts} "
         f"prompts: {parts}. The answers miss the truth by {said} of a label's mean square, in this order."
     )
+
+
+def times(value: float, of: float) -> str:
+    return f" (× {value / of:.3g})" if of and np.isfinite(value / of) else ""
 
 
 def look_one(s: Settings, r: Result) -> str:
@@ -448,7 +466,7 @@ def render() -> None:
     )  # fmt: skip
     with page.stage:
         wait = Progress(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, wait))
+    r = page.compute(lambda s: compute(s, wait), finite)
     wait.end()
     DRAW[page.settings.view](page, r)
     for label, read in r.read.items():

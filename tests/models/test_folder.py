@@ -338,10 +338,10 @@ def test_numbers_that_are_not_finite_are_refused(files, tiny_model, value):
     refused(files | {WEIGHTS: save(weights)}, r"h\.1\.mlp\.c_fc\.weight holds NaN or infinite")
 
 
-def test_a_network_without_room_for_an_example_is_refused(tmp_path):
-    config = RegressorConfig(n_dims=3, n_positions=3, n_embd=4, n_layer=1, n_head=2)
+def test_a_network_without_room_for_two_examples_is_refused(tmp_path):
+    config = RegressorConfig(n_dims=3, n_positions=5, n_embd=4, n_layer=1, n_head=2)
     write_folder(tmp_path, config, GPT2Regressor(config).state_dict(), {})
-    with pytest.raises(CheckpointError, match=r"n_positions must be at least 4, .* got 3"):
+    with pytest.raises(CheckpointError, match=r"n_positions must be at least 6, .* got 5"):
         read_folder(tmp_path)
 
 

@@ -226,9 +226,9 @@ def own(law=None, card=None, **sizes):
         (own(TrainingLaw(n_examples=5)), 4),
         (own(TrainingLaw(n_examples=1)), 1),
         (own(n_positions=8), 3),
-        (own(n_positions=4), 1),
+        (own(n_positions=6), 2),
     ],
-    ids=["law of 5", "law of 1", "8 positions", "4 positions"],
+    ids=["law of 5", "law of 1", "8 positions", "6 positions"],
 )
 def test_a_network_of_few_examples_is_shown_at_its_longest(stand_ins, figures, files, longest):
     at = give(opened(), files)
@@ -267,7 +267,9 @@ def test_what_would_end_in_a_traceback_is_refused(stand_ins):
     huge = json.dumps(config | {"target_scale": HUGE}).encode()
     half = b'{"seconds": 60, "machine": "\\ud800 box"}'
     wild = {k: v * 1e10 for k, v in load(files["model.safetensors"]).items()}
+    short = json.dumps(config | {"n_positions": 4}).encode()
     for change, words in (
+        ({"config.json": short}, "n_positions must be at least 6"),
         ({"config.json": huge}, "target_scale must be a number"),
         ({"card.json": half}, "half a character"),
         ({"model.safetensors": save(wild)}, "should stay below"),
