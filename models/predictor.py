@@ -26,8 +26,8 @@ class TransformerPredictor:
     """`preds[:, i]` is the model's answer to `queries[:, i]` after the first i pairs, in float32.
 
     All lengths come from one causal pass when `prompts.queries is prompts.xs`, otherwise from one
-    masked pass; ValueError if one is not finite. Prompts go through in chunks; each chunk runs inside `gate()`, for example a
-    semaphore that keeps a server's passes from piling up.
+    masked pass; ValueError if one is not finite. Prompts go through in chunks; each chunk runs
+    inside `gate()`, for example a semaphore that keeps a server's passes from piling up.
     """
 
     model: Model

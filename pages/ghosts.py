@@ -24,6 +24,7 @@ SEARCH, RESHAPED, ALONG = "search", "reshaped", "against t"
 HELD_OUT = 128
 SLICE = 0.4  # seconds of search between two pictures
 PAPER = (0.0003, 0.001)  # averages over t up to 75 that CAMR App. E.5 gives, in its own units
+MOST_ALONG = 200  # a rank limit past it is not gone to
 NUMBERS = (1, 2, 5, 10, 20, 30, 50, 75)  # of ghosts, along t; the rank limit comes on top
 
 
@@ -145,7 +146,8 @@ def lengths(s: Settings, config: Config) -> tuple[int, ...]:
     if s.view != ALONG:
         return (s.examples,)
     limit = int(rank_limit(config, s.across))
-    return tuple(sorted({n for n in (*NUMBERS, limit, limit + 1) if n <= config.max_examples}))
+    most = min(config.max_examples, MOST_ALONG)
+    return tuple(sorted({n for n in (*NUMBERS, limit, limit + 1) if 1 <= n <= most}))
 
 
 def rank_limit(config: Config, across: bool) -> float:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PAGE = "layers"
 EVERY, RANKED, SHIFT, ONE = "every head", "heads ranked", "shift and labels", "one prompt"
 LENGTHS = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 75, 100)
+LONGEST = 200  # examples read, as on the page of curves, however long the training was
 
 # What the page calls a reading: its name in core, and whether it is drawn by orders of magnitude.
 READINGS = {
@@ -182,7 +183,7 @@ def compute(s: Settings, wait: Progress) -> Result:
             f"to and no separate tokens for labels, so there is no {asked}. Choose another reading, "
             "or a GPT-2."
         )
-    trained_to = trained_examples(config)
+    trained_to = min(trained_examples(config), LONGEST)
     chosen = lengths(s, trained_to)
     learners.fit(s.checkpoint, config, max(chosen))
     learners.ready(wait, [s.checkpoint])

@@ -22,7 +22,7 @@ from models.config import TrainingLaw
 from models.gpt2_regressor import GPT2Regressor
 from models.law import training_prompt_law
 from pages import checkpoints
-from pages.ui import learners
+from pages.ui import cache, learners
 from tests.pages.stand_ins import tiny
 from tests.pages.test_regression import trace
 
@@ -242,6 +242,35 @@ def test_a_network_of_few_examples_is_shown_at_its_longest(stand_ins, figures, f
     )
     r2 = score(model(prompts.xs.float(), prompts.ys.float()), prompts, "pooled R2")
     assert f"**{float(r2[longest]):.4f}**" in look(at)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "prompts"),
+    [({"n_dims": 1024}, 128), ({"n_dims": 1024}, 512), ({"n_dims": 1, "n_head": 8}, 128)],
+)
+def test_a_small_file_of_a_large_law_does_not_take_the_machine(
+    stand_ins, monkeypatch, sizes, prompts
+):
+    """8192 positions of a layer one number wide are 300 kB; asked in full they were 4.5 GiB."""
+    drawn = []
+    real = cache.prompts
+    monkeypatch.setattr(cache, "prompts", lambda draw: drawn.append(draw) or real(draw))
+    law = TrainingLaw(n_examples=10_000)
+    small = {"n_embd": 8, "n_head": 1, "n_layer": 1, "n_positions": 8192}
+    at = give(opened(prompts=prompts), own(law, **small | sizes))
+    assert not at.error
+    assert not at.warning
+    size = max(d.n_prompts * (d.n_examples + 1) * d.law.n_dims for d in drawn)
+    assert size <= 10_000_000
+    assert "After **45** examples" in look(at) or sizes["n_dims"] == 1024
+    assert max(d.n_examples for d in drawn) <= 100
+
+
+def test_too_many_numbers_are_refused_by_what_draws_them():
+    from core.prompts import PromptLaw
+
+    with pytest.raises(ValueError, match="numbers, at most 10,000,000 are drawn: take fewer"):
+        cache.prompts(cache.Draw(PromptLaw(n_dims=1024), 64, 200, 0))
 
 
 HUGE = 10**400
