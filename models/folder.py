@@ -157,13 +157,16 @@ def parse_json(name: str, data: bytes, limit: int = MAX_JSON_BYTES) -> dict[str,
         raise CheckpointError(f"{name} may have {limit} bytes, got {len(data)}")
     try:
         parsed = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
+            data.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_whole,
         )
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{name} is not UTF-8 text (byte {error.start})") from error
     except RecursionError:
         raise CheckpointError(f"{name} is nested too deeply") from None
-    except ValueError as error:  # what json raises, and our two hooks
+    except ValueError as error:  # what json raises, and our three hooks
         raise CheckpointError(f"{name} is not valid JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise CheckpointError(f"{name} must hold an object, got {type(parsed).__name__}")
@@ -187,6 +190,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 1000:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)
 
 
 def regressor_config(contents: Mapping[str, bytes]) -> Config:

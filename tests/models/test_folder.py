@@ -248,6 +248,11 @@ def test_one_layer_config_past_all_floats_is_refused(tmp_path):
         refused(config_of(files, target_scale=bad), "target_scale must be a number in")
 
 
+def test_a_number_of_thousands_of_digits_is_refused_in_our_words(files):
+    card = b'{"steps": ' + b"9" * 5000 + b"}"
+    refused(files | {"card.json": card}, r"not valid JSON: a number has 5000 digits$")
+
+
 def test_half_a_character_in_a_card_is_refused(files):
     card = b'{"machine": "\\ud800 box"}'
     refused(files | {"card.json": card}, "half a character")
