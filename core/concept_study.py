@@ -322,7 +322,7 @@ class ReshapedConcept:
     difference_ghosts: Float[np.ndarray, " N"]  # the same for the ghosts left as they are
     residual_keys: Float[np.ndarray, " N"]
     residual_values: Float[np.ndarray, " N"]
-    expected_residual: Float[np.ndarray, " N"]  # sqrt(1 - D/t) past t = D
+    expected_residual: Float[np.ndarray, " N"]  # sqrt(1 - rank/t): past t = D, where rank is D
     rank: Int[np.ndarray, " N"]
     condition: Float[np.ndarray, " N"]
     exact: tuple[bool, ...]
@@ -339,7 +339,7 @@ class HiddenConcept:
     curves: tuple[ConceptCurve, ...]  # "BMA", "softmax", "softmax x C", then the given predictors
     scale_factor: float  # C
     shrinkage: float  # A = 1/C, where raw softmax tends: A z q
-    softmax_limit_error: float  # (1 - A)^2, the error raw softmax tends to; NaN if the law has no A
+    softmax_limit_error: float  # which raw softmax tends to; NaN if the law has no A
     gap_slope: (
         float  # d log gap / d log t of "softmax x C" over the last half; -0.5: the gap closes
     )
@@ -387,7 +387,7 @@ def hidden_concept(
         curves=curves,
         scale_factor=factor,
         shrinkage=shrinkage,
-        softmax_limit_error=(1 - shrinkage) ** 2 if law.exact else math.nan,
+        softmax_limit_error=_softmax_limit(settings, shrinkage) if law.exact else math.nan,
         gap_slope=_slope(curves[2].gap),
         coverage=inside.double().mean(0).numpy(),
         posterior=_posterior(data, settings),
@@ -409,6 +409,17 @@ def hidden_concept(
         kinds=data.kinds[0].numpy(),
         reshaped=reshaped_concept(settings, data),
     )
+
+
+def _softmax_limit(settings: ConceptSettings, shrinkage: float) -> float:
+    """Raw softmax tends to A (shares of z and z') q: (1 - A)^2 where all examples are consistent.
+
+    With shares a irrelevant (mean 0) and b contradicting, z' = c z + sqrt(1 - c^2) of a concept
+    across, the error is (1 - A (1 - a - b + b c))^2 + (A b)^2 (1 - c^2). Ours.
+    """
+    b, c = settings.contradicting, settings.opposition
+    along = 1 - settings.irrelevant - b + b * c
+    return (1 - shrinkage * along) ** 2 + (shrinkage * b) ** 2 * (1 - c**2)
 
 
 def _curve(

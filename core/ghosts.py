@@ -129,7 +129,8 @@ def construct(
     """Search for ghosts; yields every `settings.every` steps and after the last.
 
     Starts are prompts of the law with labels that fit them. `dtype` is that of the model. The
-    model's own parameters collect no gradient.
+    model's own parameters collect no gradient. Raises ValueError where a model's answers, or ghosts
+    that a large learning rate throws about, are no finite numbers.
     """
     draw = torch.Generator().manual_seed(settings.seed)
     scale = label_scale(settings.law)
@@ -150,6 +151,11 @@ def construct(
     start_xs, start_ys = xs.detach().clone(), ys.detach() * scale
     start_mse = _held_out(ask, start_xs, start_ys, held_out, wanted_held_out)
     silent_mse = _held_out(ask, start_xs, 0 * start_ys, held_out, wanted_held_out)
+    if not np.isfinite((start_mse, silent_mse)).all():
+        raise ValueError(
+            "the model's answers to prompts of its own law are not finite numbers: choose another "
+            "checkpoint"
+        )
     optimiser = torch.optim.Adam([xs, ys], lr=settings.learning_rate, betas=(0.9, 0.98))
     begun = time.monotonic()
     taken: list[int] = []
@@ -170,6 +176,11 @@ def construct(
         if last or (step + 1) % settings.every == 0:
             seconds = time.monotonic() - begun
             mse = _held_out(ask, xs, ys * scale, held_out, wanted_held_out)
+            if not (xs.isfinite().all() and ys.isfinite().all() and np.isfinite(mse).all()):
+                raise ValueError(
+                    f"by step {step + 1} the search has left the finite numbers: lower the "
+                    f"learning rate, now {settings.learning_rate:g}, or choose another checkpoint"
+                )
             sizes = torch.linalg.svdvals(xs.detach().double())  # (R, min(t, D))
             small = sizes[:, -1] <= sizes[:, 0] * max(xs.shape[1:]) * torch.finfo(dtype).eps
             condition = torch.where(small, math.inf, sizes[:, 0] / sizes[:, -1])

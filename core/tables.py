@@ -1,8 +1,8 @@
 """Pasted or uploaded patterns: text in, a checked matrix out, or a sentence saying what is wrong.
 
-One pattern a line; numbers separated by commas, semicolons, tabs or spaces. A first line without
-any number is taken for a header. Limits are checked before anything is parsed in full, so a huge
-file costs little.
+One pattern a line; numbers separated by commas, semicolons, tabs or spaces, each perhaps in double
+quotes. A first line of words, without any number, is taken for a header. Limits are checked before
+anything is parsed in full, so a huge file costs little.
 """
 
 import re
@@ -12,12 +12,19 @@ import numpy as np
 MAX_ROWS = 512
 MAX_COLUMNS = 256
 MAX_BYTES = 2_000_000
+SMALLEST = 1e-6  # for the largest entry of a table: squares stay far from underflow
 LARGEST = 1e6  # squares and their sums stay far from overflow, and energies readable
+
+
+def _number(cell: str) -> float:
+    if "_" in cell:  # which Python reads over, and nobody means
+        raise ValueError
+    return float(cell)
 
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        _number(cell)
     except ValueError:
         return False
     return True
@@ -40,10 +47,22 @@ def _decode(source: str | bytes) -> str:
 
 def _split(line: str) -> list[str]:
     if ";" in line:  # decimal commas are usual where the semicolon separates
-        return [cell.strip().replace(",", ".") for cell in line.rstrip("; \t").split(";")]
+        return [_bare(cell).replace(",", ".") for cell in line.rstrip("; \t").split(";")]
     if "," in line:
-        return [cell.strip() for cell in line.rstrip(", \t").split(",")]
-    return re.split(r"\s+", line.strip())
+        return [_bare(cell) for cell in line.rstrip(", \t").split(",")]
+    return [_bare(cell) for cell in re.split(r"\s+", line.strip())]
+
+
+def _bare(cell: str) -> str:
+    """A cell without the quotes that many programs write around it. Half a pair stays: there the
+    separator stood inside the quotes, and the cell is no number."""
+    cell = cell.strip()
+    return cell[1:-1].strip() if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
+
+
+def _is_header(line: str) -> bool:
+    named = any(letter.isalpha() for letter in line)
+    return named and not any(_is_number(cell) for cell in _split(line))
 
 
 def parse_table(
@@ -58,7 +77,7 @@ def parse_table(
     Raises ValueError, with a sentence for the person who uploaded it, for: an empty or too large
     file, bytes that are not text, text or NaN or infinity where a number belongs, rows of unequal
     length, fewer than 2 or more than `max_rows` rows, fewer than 2 or more than `max_columns`
-    columns, entries above 1e6 in size.
+    columns, entries above 1e6 in size, or all below 1e-6.
     """
     size = len(source) if isinstance(source, bytes) else len(source.encode("utf-8", "replace"))
     if size > max_bytes:
@@ -71,7 +90,7 @@ def parse_table(
         for number, line in enumerate(_decode(source).splitlines(), start=1)
         if line.strip(" \t,;")
     ]
-    if lines and not any(_is_number(cell) for cell in _split(lines[0][1])):
+    if lines and _is_header(lines[0][1]):
         header, lines = lines[0][1], lines[1:]
         if not lines:
             raise ValueError(
@@ -103,7 +122,7 @@ def parse_table(
             )
         for column, cell in enumerate(cells):
             try:
-                value = float(cell)
+                value = _number(cell)
             except ValueError:
                 what = f"the text {cell[:30]!r}" if cell else "an empty cell"
                 raise ValueError(
@@ -121,6 +140,12 @@ def parse_table(
                     f"Rescale the table, for instance to unit norm."
                 )
             table[row, column] = value
+    largest = np.abs(table).max()
+    if largest < SMALLEST:
+        raise ValueError(
+            f"The largest entry of the table is {largest:g} in size, smaller than {SMALLEST:g}. "
+            f"Rescale the table, for instance to unit norm."
+        )
     if len(table) < 2:
         raise ValueError(
             "The table has one row only; a landscape needs at least 2 patterns. Add a row."

@@ -4,7 +4,8 @@ allocated.
 A folder holds `config.json`, the weights (`model.safetensors`, or shards with their index) and
 perhaps `card.json`. Only JSON and safetensors are ever read; nothing is unpickled. The order of the
 checks: names, sizes, pickle magic, strict JSON, the config's limits, the header of the weights
-against the shapes the config implies, then the numbers themselves.
+against the shapes the config implies, then the numbers themselves, and what a small prompt makes
+of them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ MAX_JSON_BYTES = 2**20
 MAX_HEADER_BYTES = 2**20  # 48 layers need 60 KiB
 MAX_FILES = 32
 SHARD_BYTES = 15 * 2**20  # weights above this are written in shards
+# Of a weight, and of anything inside the network on a prompt of its training law. Trained networks
+# stay below 1e3; squares and products of such numbers still fit float32.
+LARGEST = 1e6
 
 CONFIG, CARD = "config.json", "card.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -70,12 +74,20 @@ def read_folder(files: Path | Mapping[str, bytes]) -> Model:
     Raises CheckpointError for anything that is not such a folder: pickles, unknown or missing
     files, more than MAX_BYTES, JSON that is not UTF-8 or has duplicate keys, sizes past
     `RegressorConfig.LIMITS`, and weights that are truncated, misnamed, of another shape or dtype,
-    or not finite. Also for a checkpoint that is no regressor.
+    not finite. Also for a checkpoint that is no regressor, or that cannot answer: no position for an
+    example, or numbers past LARGEST on the way to an answer.
     """
     contents = read_files(files) if isinstance(files, Path) else _named(files)
     config = regressor_config(contents)
     read_card(contents)
-    return build(config, read_weights(contents, config))
+    if config.max_examples < 2:
+        raise CheckpointError(
+            f"{CONFIG}: n_positions must be at least 6, two for each of two examples and the query, "
+            f"got {getattr(config, 'n_positions', 0)}: this network cannot be asked in context"
+        )
+    model = build(config, read_weights(contents, config))
+    _check_answers(model)
+    return model
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
@@ -145,16 +157,26 @@ def parse_json(name: str, data: bytes, limit: int = MAX_JSON_BYTES) -> dict[str,
         raise CheckpointError(f"{name} may have {limit} bytes, got {len(data)}")
     try:
         parsed = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
+            data.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_whole,
         )
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{name} is not UTF-8 text (byte {error.start})") from error
     except RecursionError:
         raise CheckpointError(f"{name} is nested too deeply") from None
-    except ValueError as error:  # what json raises, and our two hooks
+    except ValueError as error:  # what json raises, and our three hooks
         raise CheckpointError(f"{name} is not valid JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise CheckpointError(f"{name} must hold an object, got {type(parsed).__name__}")
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:  # an escape such as \\ud800: half of a pair
+        raise CheckpointError(
+            f"{name} holds {error.object[error.start]!r}, half a character that cannot be shown; "
+            "write the text anew as UTF-8"
+        ) from error
     return parsed
 
 
@@ -168,6 +190,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 1000:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)
 
 
 def regressor_config(contents: Mapping[str, bytes]) -> Config:
@@ -462,6 +490,39 @@ def build(config: Config, weights: Mapping[str, Tensor]) -> Model:
         model = _new(config)
         model.load_state_dict(dict(weights))
     return model.eval().requires_grad_(False)
+
+
+def _check_answers(model: Model) -> None:
+    """Refuse a network whose numbers run away on a small prompt of its own training law."""
+    import torch
+
+    from core.prompts import sample_prompts
+    from models.keys_values import layer_states
+    from models.law import training_prompt_law
+
+    config = model.config
+    try:
+        law, draw = training_prompt_law(config), torch.Generator().manual_seed(0)
+        prompts = sample_prompts(law, 4, min(config.max_examples, 8) + 1, draw)
+    except ValueError as error:
+        raise CheckpointError(f"{CONFIG}: its law gives no prompts: {error}") from error
+    found = dict(model.state_dict())
+    if all(_largest(t) <= LARGEST for t in found.values()):  # else the pass has nothing to add
+        states = layer_states(model, prompts.xs.float(), prompts.ys.float())
+        found = {name: value for name, value in vars(states).items() if name != "seen"}
+        found["predictions"] = states.predictions / config.target_scale
+    for name, value in found.items():
+        size = 0.0 if value is None else _largest(torch.as_tensor(value))
+        if not size <= LARGEST:
+            raise CheckpointError(
+                f"{name.replace('_', ' ')} of this network should stay below {LARGEST:g} on a prompt "
+                f"of its own training law, got {size:.2g}: its answers would not be finite numbers. "
+                "The training that wrote it diverged, or its weights are in other units"
+            )
+
+
+def _largest(tensor: Tensor) -> float:
+    return float(tensor.abs().max()) if tensor.numel() else 0.0
 
 
 def build_training(config: InductionConfig, weights: Mapping[str, Tensor]) -> Training:

@@ -38,9 +38,11 @@ def training_prompt_law(config: Config) -> PromptLaw:
 def trained_examples(config: Config) -> int:
     """The most pairs that training ever showed before a query.
 
-    A GPT-2 prompt of n points asks the last after n - 1 pairs; its y token is read by nobody.
+    A GPT-2 prompt of n points asks the last after n - 1 pairs; its y token is read by nobody. What
+    does not fit its positions it cannot have been shown, whatever the law says.
     """
-    return config.law.n_examples - isinstance(config, RegressorConfig)
+    shown = config.law.n_examples - isinstance(config, RegressorConfig)
+    return min(shown, config.max_examples)
 
 
 def outside_law(config: Config, law: PromptLaw, n_examples: int) -> list[str]:

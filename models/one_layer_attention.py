@@ -27,7 +27,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.config import TrainingLaw
+from models.config import TrainingLaw, _number
 
 KIND = "one_layer_attention"
 
@@ -56,8 +56,7 @@ class OneLayerConfig:
                 raise ValueError(f"{name} must be a whole number in {low}..{high}, got {value!r}")
         if not isinstance(self.normalised, bool):
             raise ValueError(f"normalised must be true or false, got {self.normalised!r}")
-        if not 0 < self.target_scale < 1e6:
-            raise ValueError(f"target_scale must lie in (0, 1e6), got {self.target_scale!r}")
+        _number("target_scale", self.target_scale, 1e-6, 1e6)
 
     @property
     def max_examples(self) -> int:

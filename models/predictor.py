@@ -26,8 +26,8 @@ class TransformerPredictor:
     """`preds[:, i]` is the model's answer to `queries[:, i]` after the first i pairs, in float32.
 
     All lengths come from one causal pass when `prompts.queries is prompts.xs`, otherwise from one
-    masked pass. Prompts go through in chunks; each chunk runs inside `gate()`, for example a
-    semaphore that keeps a server's passes from piling up.
+    masked pass; ValueError if one is not finite. Prompts go through in chunks; each chunk runs
+    inside `gate()`, for example a semaphore that keeps a server's passes from piling up.
     """
 
     model: Model
@@ -50,7 +50,14 @@ class TransformerPredictor:
             queries = prompts.queries[chunk].to(device, torch.float32) if asked_elsewhere else None
             with self.gate(), torch.inference_mode():
                 preds.append(answer(xs, ys, queries).to(prompts.xs.device))
-        return torch.cat(preds)
+        answers = torch.cat(preds)
+        if not answers.isfinite().all():  # no measure can be taken of them
+            raise ValueError(
+                f"{int((~answers.isfinite()).sum())} of {answers.numel()} answers of {self.name} to "
+                "these prompts are not finite numbers; choose another checkpoint, or prompts nearer "
+                "to its training law"
+            )
+        return answers
 
 
 def check_prompts(model: Model, prompts: Prompts) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import html
 import math
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 PAGE = "checkpoints"
 READ_AT = (5, 10, 15, 20, 30, 45)
+LONGEST = 100  # examples asked for here, whatever was trained: the table ends at 45
+_LENGTH = re.compile(r"[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,17 @@ def compute(s: Settings, wait: Progress) -> Shown:
 
     facts = cache.checkpoint(s.name)
     config = facts.config
-    longest = min(config.law.n_examples - 1, config.max_examples)
-    draw = Draw(training_prompt_law(config), s.prompts, max(longest, 2), s.seed)
+    room = cache.MOST_NUMBERS // (s.prompts * config.n_dims) - 1
+    longest = min(config.law.n_examples - 1, config.max_examples, LONGEST, room)
+    draw = Draw(training_prompt_law(config), s.prompts, max(1, longest), s.seed)
     who = {"ours": s.name, "best": "baseline: least squares"}
     found = learners.curves(who, draw, "pooled R²", wait)
     return Shown(facts, draw, found["ours"], found["best"])
+
+
+def read_at(draw: Draw) -> list[int]:
+    """The lengths of the table; of prompts shorter than all of them, the longest."""
+    return [k for k in READ_AT if k <= draw.n_examples] or [draw.n_examples]
 
 
 def history(card: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
@@ -91,7 +101,9 @@ def history(card: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray],
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a card's entry is a finite number that a float holds."""
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return real and -sys.float_info.max <= value <= sys.float_info.max  # type: ignore[operator]
 
 
 def held_out(card: Mapping[str, Any]) -> dict[int, float]:
@@ -99,7 +111,7 @@ def held_out(card: Mapping[str, Any]) -> dict[int, float]:
     noted = card.get("held_out")
     r2 = noted.get("r2") if isinstance(noted, dict) else None
     found = r2.items() if isinstance(r2, dict) else ()
-    return {int(n): float(v) for n, v in found if str(n).isdecimal() and _number(v)}
+    return {int(n): float(v) for n, v in found if _LENGTH.fullmatch(n) and _number(v)}
 
 
 def show(page: frame.Page[Settings], r: Shown) -> None:
@@ -127,19 +139,19 @@ def show(page: frame.Page[Settings], r: Shown) -> None:
             charts.training_curve(steps, r2, loss), "training",
             f"How {title} was trained: R² and loss by step", into=right,
         )  # fmt: skip
-    at = [k for k in READ_AT if k <= r.draw.n_examples]
+    at = read_at(r.draw)
     last = max(k for k in at if k in said) if said.keys() & set(at) else at[-1]
     now, low, high = r.ours.at(last)
     text = (
-        f"After **{last}** examples its R² is **{now:.4f}** ({low:.4f} to {high:.4f}) on "
-        f"{s.prompts} fresh "
-        f"prompts; least squares {r.best.at(last)[0]:.4f}."
+        f"After **{last}** {'example' if last == 1 else 'examples'} its R² is **{now:.4f}** "
+        f"({low:.4f} to {high:.4f}) on {s.prompts} fresh prompts; least squares "
+        f"{r.best.at(last)[0]:.4f}."
     )
     if last in said:
         text += f" Its card says {said[last]:.4f} on held-out prompts."
     page.look_for(text)
     page.facts(
-        tuple(f"{k} examples" for k in at),
+        tuple(f"{k} examples" if k > 1 else "1 example" for k in at),
         [
             ("measured now", *(f"{r.ours.at(k)[0]:.4f}" for k in at)),
             ("said on its card", *(f"{said[k]:.4f}" if k in said else "–" for k in at)),
@@ -265,7 +277,7 @@ def snippet(s: Settings, r: Shown) -> str:
         if own
         else "from models import zoo\n"
     )
-    at = [k for k in READ_AT if k <= r.draw.n_examples]
+    at = read_at(r.draw)
     return (
         ("from pathlib import Path\n\n" if own else "")
         + "import torch\n\nfrom core.curves import curves\nfrom core.predictors import "

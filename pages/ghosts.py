@@ -24,6 +24,7 @@ SEARCH, RESHAPED, ALONG = "search", "reshaped", "against t"
 HELD_OUT = 128
 SLICE = 0.4  # seconds of search between two pictures
 PAPER = (0.0003, 0.001)  # averages over t up to 75 that CAMR App. E.5 gives, in its own units
+MOST_ALONG = 200  # a rank limit past it is not gone to
 NUMBERS = (1, 2, 5, 10, 20, 30, 50, 75)  # of ghosts, along t; the rank limit comes on top
 
 
@@ -145,7 +146,8 @@ def lengths(s: Settings, config: Config) -> tuple[int, ...]:
     if s.view != ALONG:
         return (s.examples,)
     limit = int(rank_limit(config, s.across))
-    return tuple(sorted({n for n in (*NUMBERS, limit, limit + 1) if n <= config.max_examples}))
+    most = min(config.max_examples, MOST_ALONG)
+    return tuple(sorted({n for n in (*NUMBERS, limit, limit + 1) if 1 <= n <= most}))
 
 
 def rank_limit(config: Config, across: bool) -> float:
@@ -206,6 +208,15 @@ def compute(s: Settings, seconds: float | None, wait: Bar) -> Result:
     )  # fmt: skip
 
 
+def finite(r: Result) -> dict[str, Any]:
+    shown = [m for f in r.found for m in (f.searched, f.drawn) if m is not None]
+    found = {"the error of the ghosts": [f.ghosts.mse for f in r.found]}
+    if shown:
+        found["the model's answers"] = [(m.prompt, m.reshaped, m.ghosts) for m in shown]
+        found["attention over reshaped ghosts"] = [m.layers.error for m in shown]
+    return found
+
+
 def stopped(s: Settings) -> bool:
     return st.session_state.get(f"{PAGE}~stopped") == work(s)
 
@@ -225,8 +236,10 @@ def stop(what: tuple[Any, ...] | None) -> None:
 
 def number(value: float) -> str:
     """Four digits; powers of ten where there are too many zeros."""
-    if not np.isfinite(value):
-        return "∞"
+    if np.isnan(value):
+        return "not defined"
+    if np.isinf(value):
+        return "∞" if value > 0 else "−∞"
     return "0" if value == 0 else f"{value:#.4g}".rstrip(".")
 
 
@@ -266,6 +279,11 @@ def restarts(r: Result) -> list[tuple[str, ...]]:
 def verdict(s: Settings, f: Found, limit: float) -> str:
     assert f.searched is not None
     layers = f.searched.layers
+    if not f.searched.prompt.any():
+        return (
+            "The model answers 0 whatever it is shown, so there is nothing to reproduce and the "
+            "claim is not tested."
+        )
     if layers.exact.all():
         return "The claim holds here: the maps are exact in every head."
     if s.ridge > 0:
@@ -283,6 +301,8 @@ def look_reshaped(s: Settings, r: Result) -> str:
     assert f.searched is not None
     assert f.drawn is not None
     a, b = f.searched, f.drawn
+    if not a.prompt.any():
+        return verdict(s, f, r.limit)
     return (
         f"With {f.t} reshaped ghosts in place of {f.t} examples, the largest error of a head's "
         f"attention is **{number(float(a.layers.error.max()))}**, and that of the model's answers, "
@@ -567,7 +587,7 @@ def render() -> None:
     page = frame.open_page(PAGE, Settings, SCENARIOS, lead=LEAD, equation=equation, symbols=SYMBOLS)
     with page.stage:
         wait = Bar(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, None if stopped(s) else SLICE, wait))
+    r = page.compute(lambda s: compute(s, None if stopped(s) else SLICE, wait), finite)
     wait.end()
     bar(page, r)
     draw(page, r)

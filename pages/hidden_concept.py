@@ -323,14 +323,21 @@ def size(error: float) -> str:
     """An error in digits that say something."""
     if error < 1e-12:  # rounding of float64
         return "0"
+    if error >= 1e4:
+        return f"{error:.3g}"
     return f"{error:.4f}" if error >= 1e-3 else f"{error:.2g}"
+
+
+def count(examples: int) -> str:
+    return "1 example" if examples == 1 else f"{examples} examples"
 
 
 def look_posterior(s: Settings, r: HiddenConcept) -> str:
     p = r.posterior
     start = (
-        f"After **{s.examples}** examples the belief lies **{p.to_truth[2, -1]:.3f}** |z| from the "
-        f"true concept (median of {s.prompts} prompts; 1 before any) and its 95 % region holds the "
+        f"After **{s.examples}** example{'s' * (s.examples > 1)} the belief lies "
+        f"**{p.to_truth[2, -1]:.3f}** |z| from the true concept (median of {s.prompts} prompts; 1 "
+        "before any) and its 95 % region holds the "
         f"truth in **{100 * p.covered[-1]:.1f}** % of them. Prompt 1 has taught "
         f"**{p.information[-1]:.2f}** nats about it."
     )
@@ -341,21 +348,28 @@ def look_posterior(s: Settings, r: HiddenConcept) -> str:
             f"{p.limit_to_other:.3f} |z| from z′ *(ours)*"
             + (": it is sure, and wrong." if sure else ".")
         )
+    elif s.noise == 0 and s.assumed != "set by hand":
+        start += (
+            " Values have no noise here, and a belief without any has no volume: ρ stands at "
+            "1e-8 instead of 0, so the region is wider than the truth needs and holds it in more "
+            "than 95 % of the prompts."
+        )
     return start
 
 
 def look_predictors(s: Settings, r: Result) -> str:
     study = r.study
     raw, scaled, bma = (study.curve(name) for name in ("softmax", "softmax x C", "BMA"))
-    limit = (
-        f" (its limit (1 − 1/C)²: **{study.softmax_limit_error:.4f}**)"
-        if math.isfinite(study.softmax_limit_error)
-        else ""
-    )
+    limit = ""
+    if math.isfinite(study.softmax_limit_error):
+        whose = "its limit (1 − 1/C)²"
+        if s.irrelevant or s.contradicting:
+            whose = "its limit under this mixture *(ours)*"
+        limit = f" ({whose}: **{size(study.softmax_limit_error)}**)"
     text = (
-        f"After {s.examples} examples the error is **{size(bma.error[-1])}** for BMA, "
+        f"After {count(s.examples)} the error is **{size(bma.error[-1])}** for BMA, "
         f"**{size(raw.error[-1])}** for raw softmax{limit}, **{size(scaled.error[-1])}** times "
-        f"C = **{study.scale_factor:.3f}**"
+        f"C = **{study.scale_factor:{'.3f' if study.scale_factor < 1e4 else '.3g'}}**"
     )
     if not math.isfinite(study.softmax_limit_error):
         text += " (of these keys no theorem gives a C)"
@@ -373,7 +387,10 @@ def verdict(s: Settings, r: HiddenConcept) -> str:
     gap, slope = r.curve("softmax x C").gap[-1], r.gap_slope
     if not math.isfinite(slope):
         return "Too few examples to say whether the gap between softmax × C and BMA closes."
-    fell = f"The gap of softmax × C to BMA, a root mean square, is **{gap:.4f}** and goes like t to the **{slope:.2f}**"
+    fell = (
+        f"The gap of softmax × C to BMA, a root mean square, is **{size(gap)}** and goes like t to the "
+        f"**{slope:.2f}**"
+    )
     if s.irrelevant or s.contradicting or s.kernel != "linear":
         says = "the examples or the kernel are not those of the theorem"
     elif slope < -0.25:
@@ -428,17 +445,34 @@ def look_influence(s: Settings, r: Result) -> str:
     most, worst = int(np.argmax(i.concept)), int(np.argmax(i.harm_bma))
     name = [look[0] for look in charts.KIND_LOOKS]
     text = (
-        f"Of the first {r.study.position} examples of prompt 1, number {most + 1} "
-        f"({name[kinds[most]]}) moves the concept most, by **{i.concept[most]:.4f}**, and number "
-        f"{worst + 1} ({name[kinds[worst]]}) changes the squared error of BMA for the worse most, "
-        f"by **{i.harm_bma[worst]:.4f}**."
+        f"Of the first {count(r.study.position)} of prompt 1, number {most + 1} "
+        f"({name[kinds[most]]}) moves the concept most, by **{i.concept[most]:.4f}**, and "
     )
+    if i.harm_bma[worst] > 0:
+        text += (
+            f"number {worst + 1} ({name[kinds[worst]]}) changes the squared error of BMA for the "
+            f"worse most, by **{i.harm_bma[worst]:.4f}**."
+        )
+    else:
+        text += (
+            f"none makes the squared error of BMA larger: number {worst + 1} "
+            f"({name[kinds[worst]]}) lowers it least, by **{-i.harm_bma[worst]:.4f}**."
+        )
     means = ", ".join(
         f"{kind} **{h.harm[k]:.4f}** ± {h.harm_error[k]:.4f}"
         for k, kind in enumerate(h.kinds)
         if h.count[k]
     )
     return f"{text} Over {min(64, s.prompts)} prompts an example adds to the error on average: {means}."
+
+
+def why_missed(r: HiddenConcept) -> str:
+    q = r.reshaped
+    if q.rank[-1] < q.lengths[-1]:
+        return f"√(1 − rank/t) = **{q.expected_residual[-1]:.3f}**"
+    if r.settings.reshape_ridge:
+        return "the ridge shrinks it; without one it could be exact"
+    return "within the rank, but the ghosts are too nearly dependent"
 
 
 def look_reshaped(s: Settings, r: HiddenConcept) -> str:
@@ -455,7 +489,7 @@ def look_reshaped(s: Settings, r: HiddenConcept) -> str:
         kept = q.difference[-1] < 1e-4
         parts.append(
             f"At t = {q.lengths[-1]} W₁ misses the keys by **{q.residual_keys[-1]:.3f}** "
-            f"(√(1 − d/t) = **{q.expected_residual[-1]:.3f}**) and the answers differ by "
+            f"({why_missed(r)}) and the answers differ by "
             f"**{q.difference[-1]:.3f}**"
             + (": they agree all the same, as exact linear values allow." if kept else ".")
         )
@@ -489,8 +523,8 @@ SYMBOLS = {
 
 REFUTED = {
     POSTERIOR: r"""
-*The belief is calibrated:* with consistent examples and the true ρ, its 95 % region holds the
-truth in 95 % of the prompts at every $t$, up to the scatter of so many prompts (64: about ±5).
+*The belief is calibrated:* with consistent examples, noise above 0 and the true ρ, its 95 % region
+holds the truth in 95 % of the prompts at every $t$, up to the scatter of so many prompts (64: about ±5).
 *A biased concept is a mixture (ours):* the belief tends to $(1-a-b)\,z + b\,z'$ at shares $a$ of
 irrelevant and $b$ of contradicting examples. A median distance that settles elsewhere refutes it.""",
     PREDICTORS: r"""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PAGE = "layers"
 EVERY, RANKED, SHIFT, ONE = "every head", "heads ranked", "shift and labels", "one prompt"
 LENGTHS = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 75, 100)
+LONGEST = 200  # examples read, as on the page of curves, however long the training was
 
 # What the page calls a reading: its name in core, and whether it is drawn by orders of magnitude.
 READINGS = {
@@ -182,7 +183,7 @@ def compute(s: Settings, wait: Progress) -> Result:
             f"to and no separate tokens for labels, so there is no {asked}. Choose another reading, "
             "or a GPT-2."
         )
-    trained_to = trained_examples(config)
+    trained_to = min(trained_examples(config), LONGEST)
     chosen = lengths(s, trained_to)
     learners.fit(s.checkpoint, config, max(chosen))
     learners.ready(wait, [s.checkpoint])
@@ -195,6 +196,17 @@ def compute(s: Settings, wait: Progress) -> Result:
         error = ((found.predictions - drawn) ** 2).mean(0) / cache.label_scale(law) ** 2
         read[label] = Read(found, draw, error, tuple(outside_law(config, law, s.n)))
     return Result(config, read, trained_to)
+
+
+def finite(r: Result) -> dict[str, Any]:
+    """Without examples one layer alone has no energy, and some readings never have a number."""
+    some = r.first.reading.lengths > 0
+    read = [x.reading for x in r.read.values()]
+    return {
+        "the energy of a query": [x.heads.energy[..., some] for x in read],
+        "its fall in one update": [x.heads.fall[..., some] for x in read],
+        "the answer": [x.predictions for x in read],
+    }
 
 
 def over_heads(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -222,14 +234,17 @@ def percent(part: np.ndarray) -> str:
 
 def falls(r: Read, n: int) -> str:
     """What holds of the Hopfield reading, and what does not, in this picture's readings."""
-    fall, own = r.values("fall", n), r.values("own_fall", n)
+    fall, own = (v[np.isfinite(v)] for v in (r.values("fall", n), r.values("own_fall", n)))
+    if not fall.size:
+        return "No energy here is a finite number, so there is nothing to compare."
     text = f"One Hopfield update lowers the energy in **{percent(fall >= 0)}** of the readings"
-    if not np.isfinite(own).all():
-        return f"{text}, as it must; one layer alone has no next query to compare."
+    text += ", as it must" if (fall >= 0).all() else ", and in theory in all"
+    if not own.size:
+        return f"{text}; one layer alone has no next query to compare."
     share = float((own > 0).mean())
     says = "mostly an analogy" if share < 0.75 else "borne out in most heads"
     return (
-        f"{text}, as it must; what the layer itself writes lowers it in **{percent(own > 0)}**. "
+        f"{text}; what the layer itself writes lowers it in **{percent(own > 0)}**. "
         f"Layer by layer retrieval is {says} here."
     )
 
@@ -277,7 +292,7 @@ def look_shift(s: Settings, r: Result) -> str:
     means = [float(read.values(name, s.n).mean()) for read in r.read.values()]
     parts = ", ".join(
         f"**{number(mean)}** under {label}" if i == 0 else
-        f"**{number(mean)}** under {label} (× {mean / means[0]:.3g})"
+        f"**{number(mean)}** under {label}{times(mean, means[0])}"
         for i, (label, mean) in enumerate(zip(r.read, means, strict=True))
     )  # fmt: skip
     errors = [read.error[read.at(s.n)] for read in r.read.values()]
@@ -286,6 +301,10 @@ def look_shift(s: Settings, r: Result) -> str:
         f"{s.reading.capitalize()} after {s.n} examples, averaged over heads and {s.prompts} "
         f"prompts: {parts}. The answers miss the truth by {said} of a label's mean square, in this order."
     )
+
+
+def times(value: float, of: float) -> str:
+    return f" (× {value / of:.3g})" if of and np.isfinite(value / of) else ""
 
 
 def look_one(s: Settings, r: Result) -> str:
@@ -459,7 +478,7 @@ def render() -> None:
     )  # fmt: skip
     with page.stage:
         wait = Progress(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, wait))
+    r = page.compute(lambda s: compute(s, wait), finite)
     wait.end()
     DRAW[page.settings.view](page, r)
     for label, read in r.read.items():

@@ -203,10 +203,23 @@ class Draw:
     seed: int
 
 
+MOST_NUMBERS = 10_000_000
+"""In the inputs of one draw: 76 MiB. Eight draws are kept, for all sessions together."""
+
+
 @shared(8)
 def prompts(draw: Draw) -> Prompts:
-    """`core.prompts.sample_prompts` with a generator of the draw's seed."""
+    """`core.prompts.sample_prompts` with a generator of the draw's seed. ValueError past
+    MOST_NUMBERS, which only an uploaded checkpoint of many dimensions can ask for."""
     import torch
+
+    size = draw.n_prompts * (draw.n_examples + 1) * draw.law.n_dims
+    if size > MOST_NUMBERS:
+        raise ValueError(
+            f"{draw.n_prompts} prompts of {draw.n_examples + 1} inputs in {draw.law.n_dims} "
+            f"dimensions are {size:,} numbers, at most {MOST_NUMBERS:,} are drawn: take fewer "
+            "prompts, or shorter ones."
+        )
 
     from core.prompts import sample_prompts
 

@@ -273,10 +273,10 @@ class Page(Generic[S]):
                 settings = self._make(**good)
                 result = compute(settings)
             except ValueError:  # not even those
-                self._warn(str(reason), None)
+                self._warn(_sentence(reason), None)
                 st.stop()
             self._warn(
-                f"{reason} The picture and the numbers are those of the last settings that worked.",
+                f"{_sentence(reason)} The picture and the numbers are those of the last settings that worked.",
                 good, key="lab-refused",
             )  # fmt: skip
             self.values, self.settings = dict(good), settings
@@ -427,6 +427,12 @@ def move(name: str, values: Mapping[str, Any]) -> None:
     panel.set_values(name, values)
     if panel.framed(name):
         st.rerun()
+
+
+def _sentence(reason: ValueError) -> str:
+    """An engine's message, closed: another sentence may follow."""
+    text = str(reason)
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _not_finite(quantities: Mapping[str, Any]) -> str:

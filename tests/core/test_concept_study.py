@@ -26,6 +26,23 @@ def test_raw_softmax_ends_at_its_limit_and_rescaled_softmax_closes_the_gap():
     assert result.gap_slope == pytest.approx(-0.5, abs=0.1)  # a Monte-Carlo mean: 1/sqrt(t)
 
 
+@pytest.mark.parametrize(
+    ("irrelevant", "contradicting", "opposition"),
+    [(1.0, 0.0, -1.0), (0.0, 1.0, -1.0), (0.3, 0.4, -0.5), (0.0, 0.5, 0.0)],
+)
+def test_raw_softmax_of_a_mixture_ends_at_the_limit_of_the_mixture(
+    irrelevant, contradicting, opposition
+):
+    result = hidden_concept(
+        ConceptSettings(
+            dimension=4, examples=256, prompts=72, noise=0.0, kappa=2.0, irrelevant=irrelevant,
+            contradicting=contradicting, opposition=opposition,
+        )
+    )  # fmt: skip
+    found = result.curve("softmax").error[-1]
+    assert found == pytest.approx(result.softmax_limit_error, rel=0.15)
+
+
 def test_gaussian_keys_have_their_own_factor():
     settings = ConceptSettings(keys="gaussian", dimension=4, examples=256, kappa=1.0)
     result = hidden_concept(settings)

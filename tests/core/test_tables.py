@@ -17,6 +17,8 @@ EXPECTED = np.array([[1.0, -2.5], [0.001, 4.0], [3.0, 7.0]])
         "  1 -2.5\r\n  0.001   4\r\n  3 7\r\n",
         "1,-2.5,\n1e-3,4,\n3,7,\n",
         "\ufeff1,-2.5\n1e-3,4\n3,7",
+        '"1","-2.5"\n"1e-3","4"\n"3","7"\n',
+        '"x","y"\n"1";"-2,5"\n"0,001";"4"\n"3";"7"\n',
     ],
 )
 def test_the_usual_spellings_of_a_table(text):
@@ -49,6 +51,10 @@ def test_a_saved_table_comes_back_exactly():
         ("1,2\n", "one row only"),
         ("a,b\n1,2\n", "one row only"),
         ("1\n2\n3\n", "one column only"),
+        ('"1,5","2,5"\n"3,5","4,5"\n', "Line 1, column 1 holds the text '\"1'"),
+        ("1_0,2\n3,4\n", "holds the text '1_0'"),
+        ("1e-300,1e-300\n1e-310,2e-300\n", "largest entry of the table is 2e-300 in size"),
+        ("0,0\n0,0\n", "smaller than 1e-06"),
         (b"PK\x03\x04rest of a workbook", "Excel or zip"),
         (b"\xff\xfe\x00\x01", "not UTF-8"),
         ("1,2\n" * 513, "513 rows, the limit is 512"),

@@ -194,7 +194,7 @@ def test_over_large_folder_is_refused_unread(tiny_folder, monkeypatch):
         (b"[" * 100_000, "nested too deeply"),
         (b'{"n_dims": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b'{"a": "' + b"x" * 2**20 + b'"}', "may have 1048576 bytes"),
-        (b'{"\\ud800": 1}', "unknown keys"),
+        (b'{"\\ud800": 1}', "half a character"),
         (b"{}", "missing keys"),
     ],
 )
@@ -233,6 +233,30 @@ def test_bad_json_is_refused(files, text, message):
 )
 def test_bad_config_is_refused(files, changes, message):
     refused(config_of(files, **changes), message)
+
+
+@pytest.mark.parametrize("changes", [{"target_scale": 10**400}, {"law": {"mean": -(10**400)}}])
+def test_a_whole_number_past_all_floats_is_refused(files, changes):
+    refused(config_of(files, **changes), "must be a number in")
+
+
+def test_one_layer_config_past_all_floats_is_refused(tmp_path):
+    model = OneLayerAttention(OneLayerConfig(n_dims=4, n_key=3, n_value=5))
+    write_folder(tmp_path, model.config, model.state_dict(), {})
+    files = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    for bad in (10**400, 1e-320, True, "2"):
+        refused(config_of(files, target_scale=bad), "target_scale must be a number in")
+
+
+def test_a_number_of_thousands_of_digits_is_refused_in_our_words(files):
+    card = b'{"steps": ' + b"9" * 5000 + b"}"
+    refused(files | {"card.json": card}, r"not valid JSON: a number has 5000 digits$")
+
+
+def test_half_a_character_in_a_card_is_refused(files):
+    card = b'{"machine": "\\ud800 box"}'
+    refused(files | {"card.json": card}, "half a character")
+    read_folder(files | {"card.json": b'{"machine": "\\ud83d\\ude00 box"}'})  # a whole pair
 
 
 def test_infinite_config_number_is_refused(files):
@@ -317,6 +341,40 @@ def test_numbers_that_are_not_finite_are_refused(files, tiny_model, value):
     weights = {k: v.clone() for k, v in tiny_model.state_dict().items()}
     weights["backbone.h.1.mlp.c_fc.weight"][3, 5] = value
     refused(files | {WEIGHTS: save(weights)}, r"h\.1\.mlp\.c_fc\.weight holds NaN or infinite")
+
+
+def test_a_network_without_room_for_two_examples_is_refused(tmp_path):
+    config = RegressorConfig(n_dims=3, n_positions=5, n_embd=4, n_layer=1, n_head=2)
+    write_folder(tmp_path, config, GPT2Regressor(config).state_dict(), {})
+    with pytest.raises(CheckpointError, match=r"n_positions must be at least 6, .* got 5"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("factor", [1e8, 1e30])
+def test_a_network_whose_numbers_run_away_is_refused(files, tiny_model, factor):
+    weights = {k: v * factor for k, v in tiny_model.state_dict().items()}
+    refused(files | {WEIGHTS: save(weights)}, "should stay below 1e\\+06")
+
+
+def test_a_sharpness_past_all_floats_is_refused(tmp_path):
+    model = OneLayerAttention(OneLayerConfig(n_dims=4, n_key=3, n_value=5))
+    weights = dict(model.state_dict()) | {"log_beta": torch.tensor(200.0)}  # e^200 > 1e38
+    write_folder(tmp_path, model.config, weights, {})
+    with pytest.raises(CheckpointError, match=r"beta .* got inf"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["read_out.weight", "backbone.h.1.attn.c_attn.weight"])
+def test_one_large_tensor_is_enough(files, tiny_model, name):
+    weights = {k: v.clone() for k, v in tiny_model.state_dict().items()}
+    weights[name] *= 4e5  # every weight below the limit, what they make of a prompt not
+    assert weights[name].abs().max() < folders.LARGEST
+    refused(files | {WEIGHTS: save(weights)}, "should stay below")
+
+
+def test_untrained_and_silent_networks_are_accepted(files, tiny_model):
+    silent = {k: torch.zeros_like(v) for k, v in tiny_model.state_dict().items()}
+    read_folder(files | {WEIGHTS: save(silent)})
 
 
 def test_overlaps_holes_and_false_offsets_are_refused(files):

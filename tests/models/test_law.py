@@ -116,3 +116,9 @@ def test_any_readable_config_has_a_law():
         TrainingLaw("tree", mean=-1e3, mixed_prompts=1.0),
     ):
         training_prompt_law(RegressorConfig(n_dims=1, law=law))
+
+
+def test_training_cannot_have_shown_what_does_not_fit_the_positions():
+    law = TrainingLaw(n_examples=50)
+    assert trained_examples(RegressorConfig(n_positions=8, law=law)) == 3
+    assert trained_examples(RegressorConfig(n_positions=256, law=law)) == 49

@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,10 @@ from core.curves import score
 from core.prompts import sample_prompts
 from models import folder, zoo
 from models.config import TrainingLaw
+from models.gpt2_regressor import GPT2Regressor
 from models.law import training_prompt_law
 from pages import checkpoints
-from pages.ui import learners
+from pages.ui import cache, learners
 from tests.pages.stand_ins import tiny
 from tests.pages.test_regression import trace
 
@@ -205,14 +207,113 @@ def test_an_upload_is_nobody_elses(good):
     assert "uploaded" not in opened().selectbox(key="checkpoints-name").options
 
 
+def own(law=None, card=None, **sizes):
+    """Files of a tiny network of somebody's own."""
+    law = law or TrainingLaw(n_examples=20)
+    config = replace(tiny(law, n_dims=5).config, **sizes)
+    torch.manual_seed(0)
+    weights = GPT2Regressor(config).state_dict()
+    files = {
+        "config.json": json.dumps(config.to_json()).encode(),
+        "model.safetensors": save(weights),
+    }
+    return files | ({} if card is None else {"card.json": json.dumps(card).encode()})
+
+
+@pytest.mark.parametrize(
+    ("files", "longest"),
+    [
+        (own(TrainingLaw(n_examples=5)), 4),
+        (own(TrainingLaw(n_examples=1)), 1),
+        (own(n_positions=8), 3),
+        (own(n_positions=6), 2),
+    ],
+    ids=["law of 5", "law of 1", "8 positions", "6 positions"],
+)
+def test_a_network_of_few_examples_is_shown_at_its_longest(stand_ins, figures, files, longest):
+    at = give(opened(), files)
+    assert not at.error
+    assert not at.warning
+    assert f"After **{longest}** example" in look(at)
+    assert list(trace(figures["now"], "GPT-2 uploaded").x) == list(range(1, longest + 1))
+    model = at.session_state["checkpoints~uploaded"].model
+    prompts = sample_prompts(
+        training_prompt_law(model.config), 16, longest + 1, torch.Generator().manual_seed(0)
+    )
+    r2 = score(model(prompts.xs.float(), prompts.ys.float()), prompts, "pooled R2")
+    assert f"**{float(r2[longest]):.4f}**" in look(at)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "prompts"),
+    [({"n_dims": 1024}, 128), ({"n_dims": 1024}, 512), ({"n_dims": 1, "n_head": 8}, 128)],
+)
+def test_a_small_file_of_a_large_law_does_not_take_the_machine(
+    stand_ins, monkeypatch, sizes, prompts
+):
+    """8192 positions of a layer one number wide are 300 kB; asked in full they were 4.5 GiB."""
+    drawn = []
+    real = cache.prompts
+    monkeypatch.setattr(cache, "prompts", lambda draw: drawn.append(draw) or real(draw))
+    law = TrainingLaw(n_examples=10_000)
+    small = {"n_embd": 8, "n_head": 1, "n_layer": 1, "n_positions": 8192}
+    at = give(opened(prompts=prompts), own(law, **small | sizes))
+    assert not at.error
+    assert not at.warning
+    size = max(d.n_prompts * (d.n_examples + 1) * d.law.n_dims for d in drawn)
+    assert size <= 10_000_000
+    assert "After **45** examples" in look(at) or sizes["n_dims"] == 1024
+    assert max(d.n_examples for d in drawn) <= 100
+
+
+def test_too_many_numbers_are_refused_by_what_draws_them():
+    from core.prompts import PromptLaw
+
+    with pytest.raises(ValueError, match="numbers, at most 10,000,000 are drawn: take fewer"):
+        cache.prompts(cache.Draw(PromptLaw(n_dims=1024), 64, 200, 0))
+
+
+HUGE = 10**400
+WILD = {
+    "steps": HUGE, "of_steps": HUGE, "seconds": HUGE, "machine": 3, "versions": {"a": HUGE},
+    "curve": [{"step": 1, "loss": HUGE, "r2_5": HUGE}, {"step": HUGE, "loss": 1.0}],
+    "held_out": {"r2": {"5": HUGE, "10": 0.25, "9" * 5000: 0.5}},
+}  # fmt: skip
+
+
+def test_a_card_may_hold_anything(stand_ins, figures):
+    at = give(opened(), own(card=WILD))
+    assert not at.error
+    assert "Its card says 0.2500" in look(at)
+    assert "training steps" not in html(at)
+    assert list(trace(figures["training"], "loss (right)").x) == [1]
+    assert not np.isfinite(trace(figures["training"], "loss (right)").y).any()
+
+
+def test_what_would_end_in_a_traceback_is_refused(stand_ins):
+    files = own()
+    config = json.loads(files["config.json"])
+    huge = json.dumps(config | {"target_scale": HUGE}).encode()
+    half = b'{"seconds": 60, "machine": "\\ud800 box"}'
+    wild = {k: v * 1e10 for k, v in load(files["model.safetensors"]).items()}
+    short = json.dumps(config | {"n_positions": 4}).encode()
+    for change, words in (
+        ({"config.json": short}, "n_positions must be at least 6"),
+        ({"config.json": huge}, "target_scale must be a number"),
+        ({"card.json": half}, "half a character"),
+        ({"model.safetensors": save(wild)}, "should stay below"),
+    ):
+        at = give(opened(), files | change)
+        assert words in at.error[0].value
+        assert "uploaded" not in at.selectbox(key="checkpoints-name").options
+
+
 # --- Scenarios, and code --------------------------------------------------------------------------
 
 
 def r2(name, length, **law):
     learner = zoo.predictor(name)
     config = learner.model.config
-    from dataclasses import replace
-
     made = replace(training_prompt_law(config), **law)
     prompts = sample_prompts(made, 192, length + 1, torch.Generator().manual_seed(0))
     from core.predictors import LeastSquares

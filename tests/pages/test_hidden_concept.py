@@ -273,7 +273,7 @@ def test_reshaped_memories_in_numpy(visit, pictures):
     exact = difference["x"] <= 4
     assert (difference["y"][exact] < 1e-9).all()
     assert (difference["y"][~exact] > 1e-3).all()
-    expected = trace(fig, "√(1 − d/t)")
+    expected = trace(fig, "√(1 − rank/t)")
     np.testing.assert_allclose(expected["y"], np.sqrt(1 - 4 / expected["x"]))
     s = ConceptSettings(**hidden_concept.engine(settings(**change)))
     prompt = draw_concepts(s).keys[:8, :9].numpy()
@@ -284,6 +284,55 @@ def test_reshaped_memories_in_numpy(visit, pictures):
         for k, g in zip(prompt, ghosts, strict=True)
     ]
     assert residual["y"][-1] == pytest.approx(np.median(found), rel=1e-6)
+
+
+def test_one_example_that_helps_is_not_said_to_hurt(visit):
+    said = sentence(visit(view="influence", examples=1, n=1))
+    assert "Of the first 1 example of" in said
+    assert "none makes the squared error of BMA larger" in said
+    assert "**-" not in said.split("Over ")[0]
+    keys, values, targets, *_ = data_of(view="influence", examples=1, n=1)
+    z, _ = belief(keys[0, :1], values[0, :1], DEFAULTS["noise"])
+    error = (z @ keys[0, 1] - targets[0, 1]) ** 2
+    assert bold(said)[1] == pytest.approx(targets[0, 1] ** 2 - error, abs=1e-4)
+
+
+def test_the_limit_of_softmax_is_that_of_the_mixture(visit, pictures):
+    for change, expected in (({"irrelevant": 1.0}, 1.0), ({}, None)):
+        said = sentence(visit(view="predictors", gpt2=False, **change))
+        (limit,) = re.findall(r"limit .*?: \*\*([\d.]+)\*\*", said)
+        C = float(re.findall(r"C = \*\*([\d.]+)\*\*", said)[0])
+        assert float(limit) == pytest.approx(expected or (1 - 1 / C) ** 2, abs=2e-3)
+        assert ("under this mixture *(ours)*" in said) == bool(change)
+
+
+def test_without_noise_the_region_is_wider_and_the_page_says_so(visit):
+    assert "ρ stands at 1e-8" in sentence(visit(noise=0.0))
+    assert "ρ stands" not in sentence(visit(noise=0.1))
+    assert "ρ stands" not in sentence(visit(noise=0.0, assumed="set by hand"))
+
+
+def test_large_numbers_have_digits_that_say_something(visit):
+    said = sentence(
+        visit(view="predictors", gpt2=False, kappa=0.05, scale=0.1, dimension=64, examples=20)
+    )
+    assert max(len(n) for n in re.findall(r"\*\*([\d.]+)\*\*", said)) <= 8
+    assert re.search(r"C = \*\*1.28e\+05\*\*", said)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dimension": 8, "examples": 1, "ridge": 10.0}, "the ridge shrinks it"),
+        ({"dimension": 64, "examples": 64, "tolerance": 0.1}, "√(1 − rank/t)"),
+    ],
+)
+def test_why_a_map_misses(visit, change, words):
+    said = sentence(visit(view="reshaped memories", **change))
+    assert words in said
+    assert "d/t" not in said
+    if "rank/t" in words:
+        assert "= **0.000**" not in said
 
 
 # ---- claims and promises -------------------------------------------------------------------------

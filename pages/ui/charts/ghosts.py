@@ -320,6 +320,8 @@ def _decades(*shown: np.ndarray, ticks: int = 7) -> dict[str, Any]:
     """A logarithmic axis over all these numbers, in whole decades."""
     values = np.concatenate([np.ravel(_seen(part)) for part in shown])
     values = values[np.isfinite(values)]
+    if not values.size:  # nothing to show: plotly's own axis
+        return {"type": "log", "exponentformat": "power"}
     low, high = np.floor(np.log10(values.min())), np.ceil(np.log10(values.max()) + 0.05)
     step = int(np.ceil((high - low) / ticks)) or 1
     return {

@@ -296,7 +296,7 @@ def concept_reshaped(r: HiddenConcept) -> Figure:
         "ghosts as they are": (q.difference_ghosts, 3),
         "reshaped ghosts": (q.difference, 0),
         "residual of W₁": (q.residual_keys, 1),
-        "√(1 − d/t)": (q.expected_residual, 4),
+        "√(1 − rank/t)": (q.expected_residual, 4),
     }
     shapes, notes = [], []
     if q.lengths[-1] > d:

@@ -26,12 +26,14 @@ def layers_map(
     n_layers, n_heads, _ = values.shape
     names, _ = _heads(values[..., 0])
     z = values.reshape(n_layers * n_heads, -1)
-    signed = bool(np.nanmin(z) < 0) and not log
-    shade = np.log10(np.where(z > 0, z, np.nan)) if log else z
-    spread = float(np.nanquantile(np.abs(z), 0.98)) or 1.0
+    known = z[np.isfinite(z)]
+    signed = bool((known < 0).any()) and not log
+    shade = np.log10(np.where(np.isfinite(z) & (z > 0), z, np.nan)) if log else z
+    spread = float(np.quantile(np.abs(known), 0.98)) if known.size else 0.0
+    spread = spread or 1.0
     look: dict[str, Any] = {"zmin": -spread, "zmax": spread, "colorscale": DIVERGING}
     bar: dict[str, Any] = {"thickness": 10, "x": 1.01}
-    if log:
+    if log and np.isfinite(shade).any():
         ticks = np.arange(np.ceil(np.nanmin(shade)), np.floor(np.nanmax(shade)) + 1)
         bar |= {"tickvals": ticks, "ticktext": [f"{10.0**k:g}" for k in ticks]}
     return figure(
