@@ -316,7 +316,7 @@ def agreement(
     if low - half_unit <= known <= high + half_unit:
         return Verdict(True, known, value, low, high, f"agrees: {shown} is inside; {measured}")
     side, gap = ("above", known - high) if known > high else ("below", low - known)
-    words = f"does not agree: {shown} is {side} by {_number(gap, decimals)}; {measured}"
+    words = f"does not agree: {shown} is {side} the band by {_number(gap, decimals)}; {measured}"
     return Verdict(False, known, value, low, high, words)
 
 

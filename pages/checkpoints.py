@@ -56,7 +56,7 @@ STORIES = (
      "Training prompts began anywhere, so every position is trained."),
     ("linear-d20-wide", "A wide law",
      "Random mixtures and means: less exact at home, at home almost everywhere."),
-    ("attention-1", "One layer", "One softmax head cannot do least squares: it stays near 0.88."),
+    ("attention-1", "One layer", "One softmax head cannot do least squares: its R² stays below 0.9."),
     ("tree-d10", "Decision trees", "Trained on trees of depth 4, far from solved."),
     ("relu-d10", "ReLU nets", "Trained on two-layer nets, which least squares cannot fit either."),
     ("attention-1-raw", "One layer, raw keys", "The same single head with keys of any length."),
@@ -154,6 +154,7 @@ def show(page: frame.Page[Settings], r: Shown) -> None:
         tuple(f"{k} examples" if k > 1 else "1 example" for k in at),
         [
             ("measured now", *(f"{r.ours.at(k)[0]:.4f}" for k in at)),
+            ("its 95 % band", *("{1:.2f} to {2:.2f}".format(*r.ours.at(k)) for k in at)),
             ("said on its card", *(f"{said[k]:.4f}" if k in said else "–" for k in at)),
             ("least squares, now", *(f"{r.best.at(k)[0]:.4f}" for k in at)),
         ],
@@ -166,8 +167,8 @@ def show(page: frame.Page[Settings], r: Shown) -> None:
 
 
 def about(facts: cache.CheckpointFacts) -> list[tuple[str, ...]]:
-    """Name and value of what is known of the file. Cards are strangers' text, so everything is "
-    "escaped."""
+    """Name and value of what is known of the file. Cards are strangers' text, so everything is
+    escaped."""
     config, card = facts.config, facts.card
     rows = []
     if hasattr(config, "n_layer"):

@@ -343,7 +343,7 @@ def reshaping_facts(r: Result) -> list[tuple[str, ...]]:
         row("Softmax weight put elsewhere", ends("moved_weight")),
         row("Residual |W₁K̃ − K| / |K|", ends("residual_keys")),
         row("Residual |W₂Ṽ − V| / |V|", ends("residual_values")),
-        row("√(1 − rank/T), unrelated keys", ends("expected_residual")),
+        row("√(1 − rank/t), unrelated keys", ends("expected_residual")),
         row("Smallest rank of K̃ and Ṽ", ranks),
         row("Condition of K̃", ends("condition_keys")),
         row("Condition of Ṽ", ends("condition_values")),

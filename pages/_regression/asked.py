@@ -102,8 +102,8 @@ def training_values(config: Config) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Asked:
-    """A checkpoint, the prompts it is asked, and where they leave its training law (length "
-    "apart)."""
+    """A checkpoint, the prompts it is asked, and where they leave its training law (length
+    apart)."""
 
     checkpoint: str
     title: str

@@ -45,9 +45,8 @@ def show(page: frame.Page[Settings], r: Curves) -> None:
     page.look_for(
         f"After **{s.length}** examples linear-d20 has **{fixed:.4f}**, linear-d20-offset "
         f"**{offset:.4f}**. The difference on the same prompts is {gap:+.4f}, and its 95 % band, "
-        f"{low:.4f} to {high:.4f}, {apart} 0. Same law, same {a.trained_to} examples in training; "
-        f"only "
-        "for linear-d20-offset did training prompts begin at random positions, so that all were "
+        f"{low:.4f} to {high:.4f}, {apart} 0. Same law, prompts of {a.trained_to} points in "
+        "training; only for linear-d20-offset did training prompts begin at random positions, so that all were "
         "trained."
     )
     page.refuted_by(

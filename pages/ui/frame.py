@@ -265,7 +265,8 @@ class Page(Generic[S]):
             finite: result to `{name of a quantity: array}` that should be finite. Where one is not, the page
                 says which and offers the way back.
         """
-        good: dict[str, Any] = st.session_state.get(f"{self.name}~good") or defaults(self.name)
+        worked: dict[str, Any] | None = st.session_state.get(f"{self.name}~good")
+        good = worked or defaults(self.name)
         try:
             result = compute(self.settings)
         except ValueError as reason:
@@ -275,8 +276,9 @@ class Page(Generic[S]):
             except ValueError:  # not even those
                 self._warn(_sentence(reason), None)
                 st.stop()
+            whose = "the last settings that worked" if worked else "the defaults"
             self._warn(
-                f"{_sentence(reason)} The picture and the numbers are those of the last settings that worked.",
+                f"{_sentence(reason)} The picture and the numbers are those of {whose}.",
                 good, key="lab-refused",
             )  # fmt: skip
             self.values, self.settings = dict(good), settings

@@ -283,9 +283,9 @@ def test_agreement_in_words():
     above = agreement(0.4043, -0.42, -0.5, -0.3, level=0.9)
     assert not above.agrees
     assert above.words == (
-        "does not agree: 0.4043 is above by 0.7043; measured −0.4200, 90 % band −0.5000 to −0.3000"
+        "does not agree: 0.4043 is above the band by 0.7043; measured −0.4200, 90 % band −0.5000 to −0.3000"
     )
-    assert "is below by 0.0100" in agreement(0.92, 0.94, 0.93, 0.95).words
+    assert "is below the band by 0.0100" in agreement(0.92, 0.94, 0.93, 0.95).words
     rounded = agreement(0.9998, 0.99984, 0.99984, 0.99984)  # prints as 0.9998
     assert rounded.agrees
     lost = agreement(0.9998, math.nan, math.nan, math.nan)

@@ -255,7 +255,7 @@ def recall_curve(
         line(x, diagonal, "right pairs, formula", 0, mode="lines"),
         line(x, study.diagonal_std, "right pairs, measured", 0, mode="markers"),
         line(x, 1 - study.right, "share recalled wrong", 3, mode="lines+markers"),
-        x="D embedding dimension", y="standard deviation of recall", height=350, shapes=shapes,
+        x="D embedding dimension", y="recall: standard deviation, and share wrong", height=350, shapes=shapes,
         annotations=notes, margin={"t": 58},
         xaxis={"type": "log", "tickvals": list(x), "ticktext": [str(d) for d in x],
                "range": [float(np.log10(x[0] / 1.1)), float(np.log10(x[-1] * 1.1))]},
