@@ -77,7 +77,7 @@ def parse_table(
     Raises ValueError, with a sentence for the person who uploaded it, for: an empty or too large
     file, bytes that are not text, text or NaN or infinity where a number belongs, rows of unequal
     length, fewer than 2 or more than `max_rows` rows, fewer than 2 or more than `max_columns`
-    columns, entries above 1e6 in size, or all below 1e-6.
+    columns, entries above 1e6 in size, or all below 1e-6 (all zero is a table).
     """
     size = len(source) if isinstance(source, bytes) else len(source.encode("utf-8", "replace"))
     if size > max_bytes:
@@ -141,7 +141,7 @@ def parse_table(
                 )
             table[row, column] = value
     largest = np.abs(table).max()
-    if largest < SMALLEST:
+    if 0 < largest < SMALLEST:
         raise ValueError(
             f"The largest entry of the table is {largest:g} in size, smaller than {SMALLEST:g}. "
             f"Rescale the table, for instance to unit norm."

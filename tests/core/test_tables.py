@@ -54,7 +54,7 @@ def test_a_saved_table_comes_back_exactly():
         ('"1,5","2,5"\n"3,5","4,5"\n', "Line 1, column 1 holds the text '\"1'"),
         ("1_0,2\n3,4\n", "holds the text '1_0'"),
         ("1e-300,1e-300\n1e-310,2e-300\n", "largest entry of the table is 2e-300 in size"),
-        ("0,0\n0,0\n", "smaller than 1e-06"),
+        ("0,1e-7\n0,0\n", "smaller than 1e-06"),
         (b"PK\x03\x04rest of a workbook", "Excel or zip"),
         (b"\xff\xfe\x00\x01", "not UTF-8"),
         ("1,2\n" * 513, "513 rows, the limit is 512"),
