@@ -303,7 +303,7 @@ def render() -> None:
     page = frame.open_page(
         PAGE, Settings, SCENARIOS,
         lead="What each pretrained model was trained on, how far it got, measured again now, and "
-        "its sums.",
+        "the checksums of its files.",
     )  # fmt: skip
     with page.stage:
         wait = Progress(PAGE, st.empty(), 1)

@@ -13,7 +13,7 @@ from pages.ui.chart_view import Frames, chart_view
 
 LEAD = """
 When a transformer answers from examples in its prompt, its attention does what an associative memory does:
-it retrieves. Here the examples reshape the memories and you watch the landscape move. Every page states its
+it retrieves. Here the examples reshape the memories and you watch the landscape move. Every page of a claim states its
 equation and its claim, shows the numbers behind the picture, and says what would refute it.
 """
 
