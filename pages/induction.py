@@ -477,8 +477,8 @@ def look_places(r: Places, s: Settings) -> str:
     relative, absolute = r.study.on_output.values()
     past = r.study.at + 1 > s.tmax  # the output stands one further on
     if np.abs(relative - absolute).max() < 5e-5:
-        why = f"All {s.span} positions are stored: " if s.span <= s.tmax else ""
-        return f"{why}Both kinds agree. The weight on the output is {spread(relative)}."
+        why = f"All {s.span} positions are stored, and both" if s.span <= s.tmax else "Both"
+        return f"{why} kinds agree: the weight on the output is {spread(relative)}."
     if not past.any():
         return (
             f"The output is stored wherever the pair stands, but not the last position, {s.span}. "
@@ -601,9 +601,9 @@ $\beta_1,\beta_2,\gamma,\lambda$, the bigram law and the relative form of $W_{K1
 these outer products make an induction head is the papers' (Bietti et al. 2023, Wang & Sato 2024).
 """,
     LENGTH: r"""
-A margin above 0 beyond the marked length, or below 0 before it, at large $\beta_1$ and in
-orthonormal vectors. The formula and the marked length are ours. The prompts hold all letters but
-the pair and the favourite in turn, so that only these two compete.
+A margin above 0 beyond the marked length, or below 0 before it, at large $\beta_1$, in orthonormal
+vectors, with relative positions and no memory emptied. The formula and the marked length are ours.
+The prompts hold all letters but the pair and the favourite in turn, so that only these two compete.
 """,
     POSITIONS: r"""
 A pair at $s>T_{\max}$ that absolute positions find, or one that relative positions miss, at large
@@ -865,7 +865,7 @@ def snippet(s: Settings) -> str:
         'print(f"one back {np.diagonal(h.attention1, -1).mean():.4f}")\n'
         "after = np.flatnonzero(tokens[:-1] == tokens[-1]) + 1\n"
         'print(f"on what followed {h.attention2[-1, after].sum():.4f}, "\n'
-        '      f"most {h.attention2[-1].max():.4f}")\n'
+        '      f"most {h.attention2[-1].max():.4f}, least {h.attention2[-1].min():.4f}")\n'
         "for v in np.argsort(-logits)[:5]:\n"
         '    print(decode([v]), f"{logits[v]:.4f} {logits[v]:.5f}")\n'
     )
