@@ -201,12 +201,20 @@ def read_tweeteval_zip(data: bytes) -> Task:
                     continue
                 if name in files or info.file_size > MAX_BYTES:
                     raise TaskError(f"the zip's {name} stands there twice or is too large")
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise TaskError(f"the zip's {name} is not packed by deflate: pack it anew")
                 with archive.open(info) as file:  # it may be larger than it says
                     files[name] = file.read(MAX_BYTES + 1)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as reason:
+    except TaskError:
+        raise
+    except (
+        zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError,
+        zlib.error,
+    ) as reason:  # fmt: skip
         raise TaskError(
-            f"expected a zip of a folder with mapping.txt and train_text.txt; {reason}"
-        ) from None
+            "expected a zip of a folder with mapping.txt and train_text.txt; this file is no zip, "
+            "is damaged, or needs a password. Pack it anew"
+        ) from reason
     return read_tweeteval(files)
 
 
@@ -257,6 +265,10 @@ def _lines(file: str, data: bytes) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
+def _is_whole(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
+
+
 def _mapping(lines: Sequence[str]) -> tuple[dict[int, int], tuple[str, ...]]:
     """Number of a label -> its place, and the names by place."""
     numbers: dict[int, int] = {}
@@ -265,7 +277,7 @@ def _mapping(lines: Sequence[str]) -> tuple[dict[int, int], tuple[str, ...]]:
         if not line.strip():
             continue
         number, _, label = line.strip().partition("\t")
-        if not number.isdecimal() or not label.strip() or int(number) in numbers:
+        if not _is_whole(number) or not label.strip() or int(number) in numbers:
             raise TaskError(
                 f"mapping.txt, line {at}: expected a new number, a tab and a name, got {line[:60]!r}"
             )
@@ -297,7 +309,7 @@ def _split(
     for at, (text, label) in enumerate(zip(texts, labels, strict=True), 1):
         if not text.strip():
             continue
-        if not label.strip().isdecimal() or int(label) not in numbers:
+        if not _is_whole(label.strip()) or int(label) not in numbers:
             raise TaskError(
                 f"{label_file}, line {at}: expected one of {', '.join(map(str, numbers))}, got "
                 f"{label[:20]!r}"
