@@ -53,6 +53,8 @@ __all__ = [
 TASKS = Path(__file__).parent / "tasks"
 MOST_EXAMPLES = 32
 MAX_BYTES = 32 * 2**20  # of one TweetEval file; its largest have 5 MiB
+MAX_LINES = 100_000  # of a file: twice the longest of TweetEval; each becomes an Item
+MAX_ALL_BYTES = 2 * MAX_BYTES  # of the files of a zip together, unpacked
 MAX_LABELS = 64
 MADE_UP = ("foo", "bar", "baz", "qux", "wug", "dax", "blick", "zorp")
 """Label words without a meaning: what they stand for can only be learnt from the examples."""
@@ -182,11 +184,18 @@ def read_tweeteval_folder(folder: Path) -> Task:
     if not folder.is_dir():
         raise TaskError(f"expected a folder, {folder} is none: give one with mapping.txt in it")
     files: dict[str, bytes] = {}
-    for path in sorted(folder.iterdir()):
-        if _FILE.fullmatch(path.name) and path.is_file():
-            if path.stat().st_size > MAX_BYTES:
-                raise TaskError(f"{path.name} has more than {MAX_BYTES >> 20} MiB: shorten it")
-            files[path.name] = path.read_bytes()
+    try:
+        for path in sorted(folder.iterdir()):
+            if _FILE.fullmatch(path.name) and path.is_file():
+                if path.is_symlink():  # it may lead out of the folders that are open
+                    raise TaskError(f"{path.name} is a link: put the file itself there")
+                if path.stat().st_size > MAX_BYTES:
+                    raise TaskError(f"{path.name} has more than {MAX_BYTES >> 20} MiB: shorten it")
+                files[path.name] = path.read_bytes()
+    except OSError as reason:
+        raise TaskError(
+            f"{folder.name} or a file of it cannot be read here: {reason.strerror}"
+        ) from reason
     return read_tweeteval(files, folder.name)
 
 
@@ -205,6 +214,10 @@ def read_tweeteval_zip(data: bytes) -> Task:
                     raise TaskError(f"the zip's {name} is not packed by deflate: pack it anew")
                 with archive.open(info) as file:  # it may be larger than it says
                     files[name] = file.read(MAX_BYTES + 1)
+                if sum(map(len, files.values())) > MAX_ALL_BYTES:
+                    raise TaskError(
+                        f"the zip unpacks to more than {MAX_ALL_BYTES >> 20} MiB: shorten its files"
+                    )
     except TaskError:
         raise
     except (
@@ -255,6 +268,8 @@ def read_tweeteval(files: Mapping[str, bytes], name: str = "uploaded") -> Task:
 def _lines(file: str, data: bytes) -> list[str]:
     if len(data) > MAX_BYTES:
         raise TaskError(f"{file} has more than {MAX_BYTES >> 20} MiB: shorten it")
+    if data.count(b"\n") > MAX_LINES:
+        raise TaskError(f"{file} has more than {MAX_LINES:,} lines: keep the first of them")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

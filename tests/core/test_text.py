@@ -98,6 +98,40 @@ def test_a_damaged_zip_is_refused_in_words(method, place):
         text.read_tweeteval_zip(bytes(data))
 
 
+def test_small_zips_of_many_lines_are_refused_before_they_are_taken_apart():
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in folder().items():
+            archive.writestr(name, b"0\n" * 100_001 if name.startswith("train") else content)
+    with pytest.raises(TaskError, match=r"train_text\.txt has more than 100,000 lines"):
+        text.read_tweeteval_zip(data.getvalue())
+
+
+def test_all_files_of_a_zip_count_together(monkeypatch):
+    monkeypatch.setattr(text, "MAX_ALL_BYTES", 60)
+    with pytest.raises(TaskError, match="the zip unpacks to more than"):
+        text.read_tweeteval_zip(packed())
+
+
+def test_what_cannot_be_read_or_leads_out_is_refused(tmp_path, monkeypatch):
+    inside = tmp_path / "mine"
+    inside.mkdir()
+    for name, data in folder().items():
+        (inside / name).write_bytes(data)
+    (tmp_path / "secret").write_text("x\n")
+    (inside / "train_text.txt").unlink()
+    (inside / "train_text.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(TaskError, match=r"train_text\.txt is a link"):
+        text.read_tweeteval_folder(inside)
+
+    def locked(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(inside), "iterdir", locked)  # tests may run as root, who reads all
+    with pytest.raises(TaskError, match="mine or a file of it cannot be read here"):
+        text.read_tweeteval_folder(inside)
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_ways_of_packing_are_refused(method):
     with pytest.raises(TaskError, match="is not packed by deflate"):

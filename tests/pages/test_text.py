@@ -281,6 +281,15 @@ def test_a_zero_byte_in_a_path_is_refused_in_our_words():
         paths.allowed("data\0")
 
 
+def test_a_folder_that_may_not_be_read_is_refused_in_our_words(tmp_path, monkeypatch):
+    def locked(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "iterdir", locked)
+    with pytest.raises(ValueError, match="cannot be read here: Permission denied"):
+        paths.stamp(tmp_path)
+
+
 def test_questions_of_one_label_have_no_auc(tmp_path, monkeypatch, figures):
     monkeypatch.setenv(paths.ROOTS, str(tmp_path))
     folder = write_folder(tmp_path / "one", [f"text number {i}" for i in range(40)])
