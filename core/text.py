@@ -53,6 +53,8 @@ __all__ = [
 TASKS = Path(__file__).parent / "tasks"
 MOST_EXAMPLES = 32
 MAX_BYTES = 32 * 2**20  # of one TweetEval file; its largest have 5 MiB
+MAX_LINES = 100_000  # of a file: twice the longest of TweetEval; each becomes an Item
+MAX_ALL_BYTES = 2 * MAX_BYTES  # of the files of a zip together, unpacked
 MAX_LABELS = 64
 MADE_UP = ("foo", "bar", "baz", "qux", "wug", "dax", "blick", "zorp")
 """Label words without a meaning: what they stand for can only be learnt from the examples."""
@@ -182,11 +184,18 @@ def read_tweeteval_folder(folder: Path) -> Task:
     if not folder.is_dir():
         raise TaskError(f"expected a folder, {folder} is none: give one with mapping.txt in it")
     files: dict[str, bytes] = {}
-    for path in sorted(folder.iterdir()):
-        if _FILE.fullmatch(path.name) and path.is_file():
-            if path.stat().st_size > MAX_BYTES:
-                raise TaskError(f"{path.name} has more than {MAX_BYTES >> 20} MiB: shorten it")
-            files[path.name] = path.read_bytes()
+    try:
+        for path in sorted(folder.iterdir()):
+            if _FILE.fullmatch(path.name) and path.is_file():
+                if path.is_symlink():  # it may lead out of the folders that are open
+                    raise TaskError(f"{path.name} is a link: put the file itself there")
+                if path.stat().st_size > MAX_BYTES:
+                    raise TaskError(f"{path.name} has more than {MAX_BYTES >> 20} MiB: shorten it")
+                files[path.name] = path.read_bytes()
+    except OSError as reason:
+        raise TaskError(
+            f"{folder.name} or a file of it cannot be read here: {reason.strerror}"
+        ) from reason
     return read_tweeteval(files, folder.name)
 
 
@@ -201,12 +210,24 @@ def read_tweeteval_zip(data: bytes) -> Task:
                     continue
                 if name in files or info.file_size > MAX_BYTES:
                     raise TaskError(f"the zip's {name} stands there twice or is too large")
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise TaskError(f"the zip's {name} is not packed by deflate: pack it anew")
                 with archive.open(info) as file:  # it may be larger than it says
                     files[name] = file.read(MAX_BYTES + 1)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as reason:
+                if sum(map(len, files.values())) > MAX_ALL_BYTES:
+                    raise TaskError(
+                        f"the zip unpacks to more than {MAX_ALL_BYTES >> 20} MiB: shorten its files"
+                    )
+    except TaskError:
+        raise
+    except (
+        zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError,
+        zlib.error,
+    ) as reason:  # fmt: skip
         raise TaskError(
-            f"expected a zip of a folder with mapping.txt and train_text.txt; {reason}"
-        ) from None
+            "expected a zip of a folder with mapping.txt and train_text.txt; this file is no zip, "
+            "is damaged, or needs a password. Pack it anew"
+        ) from reason
     return read_tweeteval(files)
 
 
@@ -247,6 +268,8 @@ def read_tweeteval(files: Mapping[str, bytes], name: str = "uploaded") -> Task:
 def _lines(file: str, data: bytes) -> list[str]:
     if len(data) > MAX_BYTES:
         raise TaskError(f"{file} has more than {MAX_BYTES >> 20} MiB: shorten it")
+    if data.count(b"\n") > MAX_LINES:
+        raise TaskError(f"{file} has more than {MAX_LINES:,} lines: keep the first of them")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -257,6 +280,10 @@ def _lines(file: str, data: bytes) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
+def _is_whole(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
+
+
 def _mapping(lines: Sequence[str]) -> tuple[dict[int, int], tuple[str, ...]]:
     """Number of a label -> its place, and the names by place."""
     numbers: dict[int, int] = {}
@@ -265,7 +292,7 @@ def _mapping(lines: Sequence[str]) -> tuple[dict[int, int], tuple[str, ...]]:
         if not line.strip():
             continue
         number, _, label = line.strip().partition("\t")
-        if not number.isdecimal() or not label.strip() or int(number) in numbers:
+        if not _is_whole(number) or not label.strip() or int(number) in numbers:
             raise TaskError(
                 f"mapping.txt, line {at}: expected a new number, a tab and a name, got {line[:60]!r}"
             )
@@ -297,7 +324,7 @@ def _split(
     for at, (text, label) in enumerate(zip(texts, labels, strict=True), 1):
         if not text.strip():
             continue
-        if not label.strip().isdecimal() or int(label) not in numbers:
+        if not _is_whole(label.strip()) or int(label) not in numbers:
             raise TaskError(
                 f"{label_file}, line {at}: expected one of {', '.join(map(str, numbers))}, got "
                 f"{label[:20]!r}"

@@ -188,7 +188,13 @@ def compute(s: Settings, wait: Progress) -> Result:
 
 
 def shown(r: Result) -> tuple[str, ...]:
-    return MEASURES if r.task.labels else ("accuracy",)
+    """The measures that these questions have. AUC needs each label to be right once, and wrong once."""
+    names = MEASURES if r.task.labels else ("accuracy",)
+    return tuple(n for n in names if np.isfinite(r.bands[-1][n].value))
+
+
+def labels_asked(r: Result) -> set[int]:
+    return set(r.scores[-1].right.tolist())
 
 
 def show_curves(page: frame.Page[Settings], r: Result) -> None:
@@ -227,7 +233,7 @@ def reading(r: Result) -> str:
         f"Accuracy goes from **{first.value:.4f}** without examples to **{last.value:.4f}** after "
         f"{r.ks[-1]}: {verdict(first, last)}."
     )
-    if r.task.labels:
+    if "AUC" in shown(r):
         auc, before = r.bands[-1]["AUC"], r.bands[0]["AUC"]
         text += f" The AUC goes from {before.value:.3f} to **{auc.value:.4f}**"
         if auc.low <= 0.5 <= auc.high:
@@ -256,6 +262,12 @@ def notes(s: Settings, r: Result) -> str:
     said = [r.task.note] if r.task.note else []
     if r.n < s.queries:
         said.append(f"{r.n} questions are all there are.")
+    if r.task.labels and "AUC" not in shown(r):
+        missing = [n for i, n in enumerate(r.task.labels) if i not in labels_asked(r)]
+        said.append(
+            f"There is no AUC: none of these {r.n} questions is {', '.join(missing)}, so nothing can "
+            "be told apart from it. Ask more questions."
+        )
     if r.task.labels:
         said.append("The majority line always answers the most frequent label of the questions.")
         words = r.task.pool[0].options
@@ -397,7 +409,7 @@ def render() -> None:
     )  # fmt: skip
     with page.stage:
         wait = Progress(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, wait), finite)
+    r = page.compute(lambda s: compute(s, wait), finite, dear=True)
     wait.end()
     (show_prompt if page.settings.view == "one prompt" else show_curves)(page, r)
     page.refuted_by(REFUTED)

@@ -256,6 +256,8 @@ class Page(Generic[S]):
         self,
         compute: Callable[[S], R],
         finite: Callable[[R], Mapping[str, Any]] | None = None,
+        *,
+        dear: bool = False,
     ) -> R:
         """`compute(settings)`. If that raises ValueError, its message is shown and the last good picture's
         settings take over (`self.settings` changes with them).
@@ -264,19 +266,24 @@ class Page(Generic[S]):
             compute: settings to result; normally one call into `ui/cache.py`.
             finite: result to `{name of a quantity: array}` that should be finite. Where one is not, the page
                 says which and offers the way back.
+            dear: the work takes long, so where no settings have worked yet nothing is drawn in place of what
+                was asked for; else the page's defaults are.
         """
-        worked: dict[str, Any] | None = st.session_state.get(f"{self.name}~good")
-        good = worked or defaults(self.name)
+        worked = st.session_state.get(f"{self.name}~good")
+        good: dict[str, Any] = worked or defaults(self.name)
         try:
             result = compute(self.settings)
         except ValueError as reason:
+            if dear and worked is None:
+                self._warn(_sentence(reason), good, key="lab-refused")
+                st.stop()
             try:
                 settings = self._make(**good)
                 result = compute(settings)
             except ValueError:  # not even those
                 self._warn(_sentence(reason), None)
                 st.stop()
-            whose = "the last settings that worked" if worked else "the defaults"
+            whose = "the last settings that worked" if worked else "this page's defaults"
             self._warn(
                 f"{_sentence(reason)} The picture and the numbers are those of {whose}.",
                 good, key="lab-refused",

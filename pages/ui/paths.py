@@ -22,6 +22,8 @@ def allowed(path: str) -> Path:
 
     Whether a path outside the roots exists is not told.
     """
+    if "\0" in path:  # which no system call takes
+        raise ValueError("a path holds no zero byte: type it anew.")
     full = Path(path.strip())
     full = (full if full.is_absolute() else _LAB / full).resolve()
     if not any(full.is_relative_to(root) for root in roots()):
@@ -41,5 +43,10 @@ def allowed(path: str) -> Path:
 
 def stamp(folder: Path) -> str:
     """Changes when a file of the folder does."""
-    files = sorted(p for p in folder.iterdir() if p.is_file())[:100]
-    return " ".join(f"{p.name}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in files)
+    try:
+        files = sorted(p for p in folder.iterdir() if p.is_file())[:100]
+        return " ".join(f"{p.name}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in files)
+    except OSError as reason:
+        raise ValueError(
+            f"the folder {folder.name[:120]!r} cannot be read here: {reason.strerror}."
+        ) from reason

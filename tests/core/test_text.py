@@ -1,5 +1,9 @@
 """Tasks, prompts and measures of text: against scikit-learn, counts and files made by hand."""
 
+import contextlib
+import io
+import zipfile
+
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -53,6 +57,8 @@ def test_tweeteval_takes_the_splits_there_are():
         ({"mapping__txt": b"0 hate\n"}, "line 1: expected a new number, a tab and a name"),
         ({"mapping__txt": b"0\ta\n0\tb\n"}, "line 2"),
         ({"mapping__txt": b"0\ta\n"}, "2 to 64 labels"),
+        ({"mapping__txt": b"9" * 5000 + b"\ta\n1\tb\n"}, "line 1: expected a new number"),
+        ({"train_labels__txt": b"0\n" + b"9" * 5000 + b"\n1\n0\n"}, "line 2: expected one of 0, 1"),
         ({"train_labels__txt": None}, "train_labels.txt is missing"),
         ({"train_labels__txt": b"0\n1\n"}, "4 lines and train_labels.txt 2"),
         ({"train_labels__txt": b"0\n7\n1\n0\n"}, "line 2: expected one of 0, 1, got '7'"),
@@ -73,6 +79,72 @@ def test_a_folder_is_read_by_its_names_only(tmp_path):
     assert len(text.read_tweeteval_folder(tmp_path).pool) == 3
     with pytest.raises(TaskError, match="expected a folder"):
         text.read_tweeteval_folder(tmp_path / "secrets.txt")
+
+
+def packed(method=zipfile.ZIP_DEFLATED):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", method) as archive:
+        for name, content in folder().items():
+            archive.writestr(f"mine/{name}", content * 40 if "text" in name else content)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("place", range(0, 600, 7))
+def test_a_damaged_zip_is_refused_in_words(method, place):
+    data = bytearray(packed(method))
+    data[place % len(data)] ^= 0xFF
+    with contextlib.suppress(TaskError):  # some bytes do not matter
+        text.read_tweeteval_zip(bytes(data))
+
+
+def test_small_zips_of_many_lines_are_refused_before_they_are_taken_apart():
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in folder().items():
+            archive.writestr(name, b"0\n" * 100_001 if name.startswith("train") else content)
+    with pytest.raises(TaskError, match=r"train_text\.txt has more than 100,000 lines"):
+        text.read_tweeteval_zip(data.getvalue())
+
+
+def test_all_files_of_a_zip_count_together(monkeypatch):
+    monkeypatch.setattr(text, "MAX_ALL_BYTES", 60)
+    with pytest.raises(TaskError, match="the zip unpacks to more than"):
+        text.read_tweeteval_zip(packed())
+
+
+def test_what_cannot_be_read_or_leads_out_is_refused(tmp_path, monkeypatch):
+    inside = tmp_path / "mine"
+    inside.mkdir()
+    for name, data in folder().items():
+        (inside / name).write_bytes(data)
+    (tmp_path / "secret").write_text("x\n")
+    (inside / "train_text.txt").unlink()
+    (inside / "train_text.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(TaskError, match=r"train_text\.txt is a link"):
+        text.read_tweeteval_folder(inside)
+
+    def locked(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(inside), "iterdir", locked)  # tests may run as root, who reads all
+    with pytest.raises(TaskError, match="mine or a file of it cannot be read here"):
+        text.read_tweeteval_folder(inside)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_ways_of_packing_are_refused(method):
+    with pytest.raises(TaskError, match="is not packed by deflate"):
+        text.read_tweeteval_zip(packed(method))
+
+
+def test_a_name_that_is_not_utf8_is_refused_in_our_words():
+    data = bytearray(packed())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 8 : entry + 10] = (0x800).to_bytes(2, "little")  # "this name is UTF-8"
+    data[entry + 46] = 0xFF
+    with pytest.raises(TaskError, match=r"is damaged, or needs a password\. Pack it anew"):
+        text.read_tweeteval_zip(bytes(data))
 
 
 @pytest.mark.parametrize("name", text.bundled_names())

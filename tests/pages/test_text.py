@@ -265,6 +265,43 @@ def test_what_cannot_be_is_refused_and_the_last_picture_stays(figures, values, w
     assert fingerprint({k: figures[k] for k in before}) == before
 
 
+def test_a_first_link_that_cannot_be_draws_nothing_and_asks_nothing(figures, monkeypatch):
+    asked = []
+    monkeypatch.setattr(cache, "text_scores", lambda *a: asked.append(a))
+    at = opened(task="your data", folder="nope")
+    assert "there is no folder 'nope'" in at.warning[0].value
+    assert "last settings that worked" not in at.warning[0].value
+    assert not figures
+    assert not asked
+    assert not [m for m in at.markdown if "lab-look" in m.value]
+
+
+def test_a_zero_byte_in_a_path_is_refused_in_our_words():
+    with pytest.raises(ValueError, match="a path holds no zero byte"):
+        paths.allowed("data\0")
+
+
+def test_a_folder_that_may_not_be_read_is_refused_in_our_words(tmp_path, monkeypatch):
+    def locked(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "iterdir", locked)
+    with pytest.raises(ValueError, match="cannot be read here: Permission denied"):
+        paths.stamp(tmp_path)
+
+
+def test_questions_of_one_label_have_no_auc(tmp_path, monkeypatch, figures):
+    monkeypatch.setenv(paths.ROOTS, str(tmp_path))
+    folder = write_folder(tmp_path / "one", [f"text number {i}" for i in range(40)])
+    (folder / "test_labels.txt").write_text("1\n" * 40)
+    at = opened(task="your data", folder=str(folder))
+    assert not at.warning
+    assert set(figures) == {"accuracy", "macro-f1"}
+    assert "nan" not in said(at)
+    (note,) = [c.value for c in at.caption if "There is no AUC" in c.value]
+    assert "none of these 16 questions is no," in note
+
+
 def test_without_the_package_the_page_says_what_to_install(monkeypatch):
     from models.text_lm import ModelError
 
