@@ -315,11 +315,11 @@ def look_one(s: Settings, r: Result) -> str:
     text = (
         f"Prompt {s.prompt} after {s.n} examples: one Hopfield update lowers the energy in "
         f"{int((fall >= 0).sum())} of {fall.size} heads, by **{number(float(fall.mean()))}** of it "
-        f"on average; "
+        f"on average"
     )
     if np.isfinite(own).all():
-        text += f"the layer's own write lowers it in {int((own > 0).sum())}. "
-    return text + f"The answer is **{answer:.4f}**, the truth **{truth:.4f}**."
+        text += f"; the layer's own write lowers it in {int((own > 0).sum())}"
+    return text + f". The answer is **{answer:.4f}**, the truth **{truth:.4f}**."
 
 
 def table(s: Settings, r: Result) -> list[tuple[str, ...]]:

@@ -124,6 +124,8 @@ def closely(s: Settings, r: Opened) -> str:
         f"by "
         f"{abs(answer - look.target):.4f}. "
     )
+    if not np.any(look.harm[name]):
+        return text + "No example matters: the answer is the same without any one."
     if added <= 0:
         return text + "Every example helps: leaving out any one makes the error larger."
     return text + (

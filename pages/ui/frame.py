@@ -43,6 +43,7 @@ def framed(render: Callable[[], None]) -> None:
     name = words.entry.name
     panel.open_link(name, {s.name: s.values for s in words.scenarios})
     st.session_state[f"{name}~framed"] = True
+    panel.drawn(name, whole=False)
     places = Places()
     places.surround(words, keyed=True)
     with places.stage:
@@ -59,6 +60,7 @@ def framed(render: Callable[[], None]) -> None:
         coming.empty()
     with places.foot:
         st.fragment(_foot, key=panel.foot(name))(name)
+    panel.drawn(name, whole=True)
     _set_aside()
 
 

@@ -147,13 +147,26 @@ def surrounded(page: str, *seen: Callable[[Mapping[str, Any]], Any]) -> None:
     st.session_state.pop(f"{page}~due", None)
 
 
+def drawn(page: str, whole: bool) -> None:
+    """Note whether a run of all the page has come to its end. A moved control, or a refusal with nothing to
+    draw, can end it in the picture: then the foot is not there to be rerun."""
+    st.session_state[f"{page}~whole"] = whole
+
+
+def _rerun(page: str, parts: list[str]) -> None:
+    """In a callback: rerun the picture and these parts, or all of a page that has not stood there whole."""
+    if not st.session_state.get(f"{page}~whole"):
+        st.rerun()
+    st.rerun([picture(page), *parts])
+
+
 def rerun_all(page: str) -> None:
     """In a callback that moved controls from code: rerun all that depends on them."""
     if framed(page):
         st.session_state[f"{page}~due"] = True
         st.session_state[f"{page}~foot-due"] = True
         parts = ("panel", "scenes", "head", "foot")
-        st.rerun([picture(page), *(f"{page}~{part}" for part in parts)])
+        _rerun(page, [f"{page}~{part}" for part in parts])
 
 
 def taken_up(page: str) -> None:
@@ -234,7 +247,7 @@ def _touched(row: Control) -> None:
     else:
         st.session_state[f"{page}~shown"][row.key] = now[row.key]
     st.session_state[f"{page}~due"] = True
-    st.rerun([picture(page), *keys])
+    _rerun(page, keys)
 
 
 def _number(row: Number, version: int) -> None:

@@ -276,6 +276,31 @@ def test_a_first_link_that_cannot_be_draws_nothing_and_asks_nothing(figures, mon
     assert not [m for m in at.markdown if "lab-look" in m.value]
 
 
+def framed_page():
+    from pages import text
+    from pages.ui import frame
+
+    frame.framed(text.render)
+
+
+def test_after_a_first_link_that_cannot_be_the_controls_still_work(figures):
+    """The run ended in the picture, so the foot is no fragment yet that a control could rerun."""
+    at = AppTest.from_function(framed_page, default_timeout=240)
+    for key, value in (SMALL | {"task": "your data", "folder": "nope"}).items():
+        row = next(r for r in controls.rows("text") if r.key == key)
+        at.query_params[row.name] = row.text(value)
+    at.run()
+    assert not at.exception
+    assert not figures
+    widget(at, "task").set_value("capitals").run()
+    assert not at.exception
+    assert set(figures) == {"accuracy"}
+    assert [e.label for e in at.expander if "refute" in e.label]
+    widget(at, "task").set_value("animals").run()  # and now the foot alone, with the picture
+    assert not at.exception
+    assert set(figures) >= {"accuracy", "auc"}
+
+
 def test_a_zero_byte_in_a_path_is_refused_in_our_words():
     with pytest.raises(ValueError, match="a path holds no zero byte"):
         paths.allowed("data\0")
