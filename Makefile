@@ -12,6 +12,8 @@ PORT ?= 8501
 WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
+# What starts processes of its own: browsers and clusters do not start under a worker of pytest, or fight it.
+ALONE := tests/browser tests/core/test_sweep.py tests/models/test_sweep.py
 APT := apt-get install -y --no-install-recommends
 
 .PHONY: run test lint bench pictures clean
@@ -20,8 +22,8 @@ run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/test.stamp lint
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --ignore=tests/browser
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(addprefix --ignore=,$(ALONE))
+	$(BIN)/pytest $(ALONE)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

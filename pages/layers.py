@@ -253,11 +253,16 @@ def keys_seen(config: Config, n: int) -> int:
     return 2 * n + 1 if hasattr(config, "n_layer") else n
 
 
+def few_examples(r: Result) -> int:
+    """The length read that is nearest to 5."""
+    return int(min(r.first.reading.lengths, key=lambda n: abs(n - 5)))
+
+
 def look_every(s: Settings, r: Result) -> str:
     name, _ = READINGS[s.reading]
     values = r.first.values(name, s.n).mean(0)
     effective = r.first.values("effective", s.n).mean(0)
-    few = int(min(r.first.reading.lengths, key=lambda n: abs(n - 5)))
+    few = few_examples(r)
     then = float(r.first.values(name, few).mean())
     share = "" if s.reading == "effective memories" else (
         f"The weights are shared by **{number(float(effective.mean()))}** effective memories. "
@@ -437,6 +442,14 @@ def snippet(s: Settings, r: Result) -> str:
     )
     d = r.first.draw
     who = f"[{s.prompt - 1}:{s.prompt}]" if s.view == ONE else ""
+    name, few = READINGS[s.reading][0], few_examples(r)
+    then = (
+        f"""    few = read_layers(model, prompts, ({few},))
+    print(f"  {name} after {few}: {{few.heads.{name}.mean():#.4g}}")
+"""
+        if s.view == EVERY
+        else ""
+    )
     body = f"""laws = (
 {draws})
 for name, law in laws:
@@ -453,7 +466,7 @@ for name, law in laws:
         values = getattr(r.heads, reading){who}
         share = f", above 0 in {{(values > 0).mean():.4f}}" if "fall" in reading else ""
         print(f"  {{reading}}: {{values.mean():#.4g}}{{share}}")
-    for by in ("best weight", "energy fall", "own fall", "few memories"):
+{then}    for by in ("best weight", "energy fall", "own fall", "few memories"):
         heads = r.ranked(by)
         mean = np.mean([h.score for h in heads])
         print(f"  by {{by}}: layer {{heads[0].layer + 1}}, head {{heads[0].head + 1}}, "

@@ -118,7 +118,7 @@ def test_a_saved_model_comes_back(tmp_path):
         ({"n_key": True}, "n_key must be a whole number"),
         ({"colour": 1}, "unknown keys"),
         ({"normalised": 1}, "normalised must be true or false"),
-        ({"target_scale": 0}, "target_scale must lie in"),
+        ({"target_scale": 0}, "target_scale must be a number in"),
         ({"law": {"task": "poetry"}}, "task must be one of"),
         ({"n_key": 7}, "weights do not fit config.json"),
     ],
