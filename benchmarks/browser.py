@@ -23,6 +23,10 @@ FLAGS = [
     "--no-first-run",
     "--disable-component-update",
     "--disable-sync",
+    # Chromium would start a renderer for toolbars of its own beside every page. The rest of the list is
+    # what playwright switches off, which this replaces.
+    "--disable-features=PreloadTopChromeWebUI,WebUIToolbar,PaintHolding,HttpsUpgrades,LensOverlay,MediaRouter,"
+    "OptimizationHints,AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose",
 ]
 
 ALL_DRAWN = """() => {
