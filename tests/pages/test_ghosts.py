@@ -6,35 +6,24 @@ import time
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.prompts import sample_prompts
 from models import zoo
 from models.law import training_prompt_law
 from pages import ghosts
 from pages.ui import cache, charts, controls
+from tests.pages.visits import fresh, said, visit, widget
 
 SMALL = {"examples": 3, "restarts": 2, "steps": 20}
 NUMBER = r"\*\*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\*\*"
 
 
-def page():
-    __import__("pages.ghosts", fromlist=["render"]).render()
-
-
 def opened(**values):
-    at = AppTest.from_function(page, default_timeout=240)
-    for key, value in (SMALL | values).items():
-        row = next(r for r in controls.rows("ghosts") if r.key == key)
-        at.query_params[row.name] = row.text(value)
-    at.run()
-    assert not at.exception, at.exception
-    return at
+    return visit("ghosts", SMALL | values)
 
 
 def bold(at):
-    (look,) = [m.value for m in at.markdown if "lab-look" in m.value]
-    return [float(x) for x in re.findall(NUMBER, look)]
+    return [float(x) for x in re.findall(NUMBER, said(at))]
 
 
 def facts(at):
@@ -43,9 +32,8 @@ def facts(at):
     return {re.sub(" <small>.*", "", name): cells for name, *cells in rows}
 
 
-def widget(at, key):
-    kinds = (at.number_input, at.selectbox, at.toggle, at.button_group)
-    return next(w for kind in kinds for w in kind if w.key == f"ghosts-{key}")
+def control(at, key):
+    return widget(at, f"ghosts-{key}")
 
 
 def trace(fig, name):
@@ -107,7 +95,7 @@ def test_slices_end_where_one_go_ends(figures, monkeypatch):
 
 
 def test_stopping_keeps_what_was_found_and_going_on_ends_the_search(figures):
-    at = AppTest.from_function(page, default_timeout=240)
+    at = fresh("ghosts")
     settings = ghosts.Settings(**controls.defaults("ghosts") | SMALL | {"seed": 6, "steps": 200})
     at.session_state["ghosts~stopped"] = ghosts.work(settings)
     for key, value in (SMALL | {"seed": 6, "steps": 200}).items():
@@ -236,11 +224,11 @@ def test_every_control_is_answered(figures, view):
 
     before = shown()
     for key, value in CHANGED[view].items():
-        old = widget(at, key).value
-        widget(at, key).set_value(value).run()
+        old = control(at, key).value
+        control(at, key).set_value(value).run()
         assert not at.exception, key
         assert shown() != before, key
-        widget(at, key).set_value(old).run()
+        control(at, key).set_value(old).run()
         assert shown() == before, key
 
 

@@ -6,44 +6,28 @@ import re
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.prompts import sample_prompts
 from models import zoo
 from models.law import training_prompt_law
 from pages import layers
 from pages.ui import charts, controls
+from tests.pages.visits import said, visit, widget
 
 SMALL = {"checkpoint": "linear-d5", "prompts": 4, "n": 6}
 NUMBER = r"\*\*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?:\u202f%)?\*\*"
 
 
-def page():
-    __import__("pages.layers", fromlist=["render"]).render()
-
-
 def opened(**values):
-    at = AppTest.from_function(page, default_timeout=240)
-    for key, value in (SMALL | values).items():
-        row = next(r for r in controls.rows("layers") if r.key == key)
-        at.query_params[row.name] = row.text(value)
-    at.run()
-    assert not at.exception, at.exception
-    return at
-
-
-def said(at):
-    (look,) = [m.value for m in at.markdown if "lab-look" in m.value]
-    return look
+    return visit("layers", SMALL | values)
 
 
 def bold(at):
     return [float(x) for x in re.findall(NUMBER, said(at))]
 
 
-def widget(at, key):
-    kinds = (at.number_input, at.selectbox, at.toggle, at.button_group)
-    return next(w for kind in kinds for w in kind if w.key == f"layers-{key}")
+def control(at, key):
+    return widget(at, f"layers-{key}")
 
 
 def trace(fig, name):
@@ -160,11 +144,11 @@ def test_every_control_is_answered(figures, view):
 
     before = shown()
     for key, value in CHANGED[view].items():
-        old = widget(at, key).value
-        widget(at, key).set_value(value).run()
+        old = control(at, key).value
+        control(at, key).set_value(value).run()
         assert not at.exception, key
         assert shown() != before, key
-        widget(at, key).set_value(old).run()
+        control(at, key).set_value(old).run()
         assert not at.exception, key
 
 

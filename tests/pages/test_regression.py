@@ -16,39 +16,21 @@ from core.sweep import grid, run_sweep
 from models import zoo
 from pages import regression
 from pages.ui import cache, controls
+from tests.pages.visits import fresh, said, visit, widget
 
 SMALL = {"checkpoint": "linear-d5", "prompts": 8, "length": 24}
 
 
-def page():
-    __import__("pages.regression", fromlist=["render"]).render()
-
-
 def opened(**values):
-    at = AppTest.from_function(page, default_timeout=120)
-    for key, value in (SMALL | values).items():
-        row = next(r for r in controls.rows("regression") if r.key == key)
-        at.query_params[row.name] = row.text(value)
-    at.run()
-    assert not at.exception
-    return at
-
-
-def said(at):
-    (look,) = [m.value for m in at.markdown if "lab-look" in m.value]
-    return look
+    return visit("regression", SMALL | values)
 
 
 def bold(at):
     return [float(x) for x in re.findall(r"\*\*(-?[0-9.]+)\*\*", said(at))]
 
 
-def widget(at, key):
-    for kind in (at.number_input, at.selectbox, at.toggle, at.button_group, at.text_area):
-        for w in kind:
-            if w.key == f"regression-{key}":
-                return w
-    raise KeyError(key)
+def control(at, key):
+    return widget(at, f"regression-{key}")
 
 
 def trace(fig, series):
@@ -123,7 +105,7 @@ def test_outside_its_law_says_why_and_leads_back(stand_ins, figures):
     (shade,) = [s for s in figures["curves"].layout.shapes if s.type == "rect"]
     assert (shade.x0, shade.x1) == (1, 24)
     at.button(key="regression~inside").click().run()
-    assert widget(at, "w2").value == 0
+    assert control(at, "w2").value == 0
     assert not [c for c in at.caption if "Outside" in c.value]
 
 
@@ -166,11 +148,11 @@ def test_every_control_is_answered(stand_ins, figures, view):
     at = opened(view=view, length=20, n=6)
     before = fingerprint(figures)
     for key, value in CHANGED[view].items():
-        old = widget(at, key).value
-        widget(at, key).set_value(value).run()
+        old = control(at, key).value
+        control(at, key).set_value(value).run()
         assert not at.exception, key
         assert fingerprint(figures) != before, key
-        widget(at, key).set_value(old).run()
+        control(at, key).set_value(old).run()
         assert fingerprint(figures) == before, key
 
 
@@ -189,7 +171,7 @@ def test_every_control_is_answered(stand_ins, figures, view):
 def test_controls_that_hang_on_others_are_answered(stand_ins, figures, base, key, value):
     at = opened(**base)
     before = fingerprint(figures)
-    widget(at, key).set_value(value).run()
+    control(at, key).set_value(value).run()
     assert not at.exception
     assert fingerprint(figures) != before
 
@@ -207,13 +189,13 @@ def test_all_rows_are_covered_here():
 def test_past_the_positions_is_refused_and_the_picture_stays(stand_ins, figures):
     at = opened()
     before = fingerprint(figures)
-    widget(at, "length").set_value(128).run()
+    control(at, "length").set_value(128).run()
     (warning,) = [w.value for w in at.warning]
     assert "positions for 127 examples" in warning
     assert "n_positions = 256" in warning
     assert fingerprint(figures) == before
     at.button(key="regression~back").click().run()
-    assert widget(at, "length").value == 24
+    assert control(at, "length").value == 24
     assert not at.warning
 
 
@@ -233,7 +215,7 @@ def test_what_cannot_be_is_refused_with_words(stand_ins, values, words):
 
 
 def test_a_checkpoint_that_is_not_there_is_no_option(stand_ins):
-    at = AppTest.from_function(page, default_timeout=120)
+    at = fresh("regression")
     at.query_params["regression-checkpoint"] = "uploaded"
     at.query_params["regression-prompts"] = "8"
     at.run()
@@ -271,9 +253,9 @@ def test_the_buttons_open_prompts_by_their_error(stand_ins):
     preds = zoo.load("linear-d5")(prompts.xs.float(), prompts.ys.float())
     errors = (preds - prompts.targets).abs()[:, 6]
     at.button(key="regression~pick-Largest error").click().run()
-    assert widget(at, "prompt").value == int(errors.argmax()) + 1
+    assert control(at, "prompt").value == int(errors.argmax()) + 1
     at.button(key="regression~pick-Smallest").click().run()
-    assert widget(at, "prompt").value == int(errors.argmin()) + 1
+    assert control(at, "prompt").value == int(errors.argmin()) + 1
 
 
 # --- The paper's numbers, positions, the training law ---------------------------------------------
@@ -336,7 +318,7 @@ def test_pictures_wait_for_their_checkpoints(stand_ins, monkeypatch):
     assert cache.regression_views() == ("known numbers", "sweep file")
     monkeypatch.setattr(cache, "zoo_names", lambda: ("linear-d5",))
     assert cache.regression_views() == ("sweep file",)
-    at = AppTest.from_function(page, default_timeout=120)
+    at = fresh("regression")
     at.query_params["regression-view"] = "positions"
     at.query_params["regression-prompts"] = "8"
     at.run()
@@ -357,8 +339,8 @@ def test_a_sweep_is_drawn(stand_ins, figures, tmp_path):
     at = opened(view="sweep file")
     assert not figures
     assert at.code[0].value.startswith("python -m models.sweep")
-    widget(at, "sweep").set_value(small.to_csv(index=False)).run()
-    widget(at, "axis").set_value("w2").run()
+    control(at, "sweep").set_value(small.to_csv(index=False)).run()
+    control(at, "axis").set_value("w2").run()
     assert not at.exception
     rows = small[(small["metric"] == "pooled R2") & (small["n_examples"] == 4)]
     t = trace(figures["sweep"], "n_examples 4")

@@ -17,6 +17,7 @@ from core import text
 from models import text_lm
 from pages import text as page_of_text
 from pages.ui import cache, controls, paths
+from tests.pages.visits import said, visit, widget
 
 FAKE = "fake/one"
 SMALL = {"model": FAKE, "queries": 16, "examples": 4}
@@ -48,35 +49,16 @@ def fake(monkeypatch):
     monkeypatch.setattr(text_lm, "load", lambda w, *a: Fake() if w == FAKE else load(w, *a))
 
 
-def page():
-    __import__("pages.text", fromlist=["render"]).render()
-
-
 def opened(**values):
-    at = AppTest.from_function(page, default_timeout=240)
-    for key, value in (SMALL | values).items():
-        row = next(r for r in controls.rows("text") if r.key == key)
-        at.query_params[row.name] = row.text(value)
-    at.run()
-    assert not at.exception
-    return at
-
-
-def said(at):
-    (look,) = [m.value for m in at.markdown if "lab-look" in m.value]
-    return look
+    return visit("text", SMALL | values)
 
 
 def bold(at):
     return [float(x) for x in re.findall(r"\*\*(-?\d[0-9.]*)\*\*", said(at))]
 
 
-def widget(at, key):
-    for kind in (at.number_input, at.selectbox, at.toggle, at.button_group, at.text_area):
-        for w in kind:
-            if w.key == f"text-{key}":
-                return w
-    raise KeyError(key)
+def control(at, key):
+    return widget(at, f"text-{key}")
 
 
 def trace(fig, name):
@@ -185,29 +167,29 @@ def test_every_control_is_answered(figures):
     at = opened()
     before = fingerprint(figures)
     for key, value in CHANGED.items():
-        old = widget(at, key).value
+        old = control(at, key).value
         figures.clear()
-        widget(at, key).set_value(value).run()
+        control(at, key).set_value(value).run()
         assert not at.exception, key
         assert fingerprint(figures) != before, key
         figures.clear()
-        widget(at, key).set_value(old).run()
+        control(at, key).set_value(old).run()
         assert fingerprint(figures) == before, key
 
 
 def test_label_words_and_questions_are_answered(figures):
     at = opened(task="animals")
     before = fingerprint(figures)
-    widget(at, "words").set_value("made up").run()
+    control(at, "words").set_value("made up").run()
     assert fingerprint(figures) != before
     assert "foo for animal, bar for object" in " ".join(c.value for c in at.caption)
-    widget(at, "words").set_value("your own").run()
+    control(at, "words").set_value("your own").run()
     assert "type 2 words, for animal, object" in at.warning[0].value
-    widget(at, "own").set_value("yes, no").run()
+    control(at, "own").set_value("yes, no").run()
     assert not at.warning
-    widget(at, "view").set_value("one prompt").run()
+    control(at, "view").set_value("one prompt").run()
     one = fingerprint(figures)
-    widget(at, "prompt").set_value(2).run()
+    control(at, "prompt").set_value(2).run()
     assert fingerprint(figures) != one
 
 
@@ -224,9 +206,9 @@ def test_more_questions_cost_only_what_is_new(monkeypatch):
     )  # fmt: skip
     at = opened(seed=77)
     assert sum(asked) == 16 * 4
-    widget(at, "queries").set_value(32).run()
+    control(at, "queries").set_value(32).run()
     assert sum(asked) == 32 * 4
-    widget(at, "examples").set_value(8).run()
+    control(at, "examples").set_value(8).run()
     assert sum(asked) == 32 * 5
 
 
@@ -292,11 +274,11 @@ def test_after_a_first_link_that_cannot_be_the_controls_still_work(figures):
     at.run()
     assert not at.exception
     assert not figures
-    widget(at, "task").set_value("capitals").run()
+    control(at, "task").set_value("capitals").run()
     assert not at.exception
     assert set(figures) == {"accuracy"}
     assert [e.label for e in at.expander if "refute" in e.label]
-    widget(at, "task").set_value("animals").run()  # and now the foot alone, with the picture
+    control(at, "task").set_value("animals").run()  # and now the foot alone, with the picture
     assert not at.exception
     assert set(figures) >= {"accuracy", "auc"}
 
