@@ -405,10 +405,7 @@ def render() -> None:
         "is measured, and where the bound says nothing.",
         equation=equation, symbols=SYMBOLS,
     )  # fmt: skip
-    with page.stage:
-        wait = Progress(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, wait), finite)
-    wait.end()
+    r = page.compute_long(compute, finite)
     if isinstance(r, dict):
         draw_scaling(page, r)
     else:

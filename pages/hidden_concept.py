@@ -600,10 +600,7 @@ def render() -> None:
         "whether softmax attention answers as that belief would.",
         equation=equation, symbols=SYMBOLS,
     )  # fmt: skip
-    with page.stage:
-        wait = Progress(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, wait), finite)
-    wait.end()
+    r = page.compute_long(compute, finite)
     DRAW[page.settings.view](page, r)
     page.refuted_by(REFUTED[page.settings.view])
     page.finish(snippet(page.settings, r))

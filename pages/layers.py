@@ -489,10 +489,7 @@ def render() -> None:
         "retrieval after another?",
         equation=EQUATION, symbols=SYMBOLS,
     )  # fmt: skip
-    with page.stage:
-        wait = Progress(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, wait), finite)
-    wait.end()
+    r = page.compute_long(compute, finite)
     DRAW[page.settings.view](page, r)
     for label, read in r.read.items():
         if read.outside:

@@ -5,12 +5,9 @@ Each picture of the page is one module of `pages/_regression` with `compute`, `s
 
 from __future__ import annotations
 
-import streamlit as st
-
 from pages._regression import curves, numbers, positions, prompt, sweep, training_law
 from pages._regression.asked import PAGE, Settings
 from pages.ui import controls, frame
-from pages.ui.progress import Progress
 
 VIEWS = {
     "curves": curves,
@@ -74,9 +71,6 @@ def render() -> None:
                 "over all prompts at one length n: 1 is perfect, 0 is answering the mean",
         },
     )  # fmt: skip
-    with page.stage:
-        wait = Progress(PAGE, st.empty(), 1)
-    result = page.compute(lambda s: VIEWS[s.view].compute(s, wait))
-    wait.end()
+    result = page.compute_long(lambda s, wait: VIEWS[s.view].compute(s, wait))
     VIEWS[page.settings.view].show(page, result)
     page.finish(VIEWS[page.settings.view].code(page.settings, result))

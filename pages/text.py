@@ -407,10 +407,7 @@ def render() -> None:
         r"y_{<t})",
         symbols=SYMBOLS,
     )  # fmt: skip
-    with page.stage:
-        wait = Progress(PAGE, st.empty(), 1)
-    r = page.compute(lambda s: compute(s, wait), finite, dear=True)
-    wait.end()
+    r = page.compute_long(compute, finite, dear=True)
     (show_prompt if page.settings.view == "one prompt" else show_curves)(page, r)
     page.refuted_by(REFUTED)
     page.finish(snippet(page.settings, r))

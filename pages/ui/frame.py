@@ -19,6 +19,7 @@ from pages.ui.chart_view import Frames, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
 from pages.ui.controls import Scenario, defaults
+from pages.ui.progress import Progress
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -297,6 +298,20 @@ class Page(Generic[S]):
             self._warn(f"{broken} Those cells are grey.", good)
         else:
             st.session_state[f"{self.name}~good"] = self.values
+        return result
+
+    def compute_long(
+        self,
+        compute: Callable[[S, Progress], R],
+        finite: Callable[[R], Mapping[str, Any]] | None = None,
+        *,
+        dear: bool = False,
+    ) -> R:
+        """`compute(settings, progress)` as `Page.compute` does it, its bar over the picture meanwhile."""
+        with self.stage:
+            wait = Progress(self.name, st.empty(), 1)
+        result = self.compute(lambda settings: compute(settings, wait), finite, dear=dear)
+        wait.end()
         return result
 
     def _warn(self, message: str, back: Mapping[str, Any] | None, key: str = "lab-warning") -> None:
