@@ -422,7 +422,7 @@ def stationary_points(
     """
     plane = plane or plane_through(Xi[:1].expand(3, -1))
     m = float(largest_norm(Xi)) or 1.0
-    found = retrieve_batch(Xi.float(), starts.float(), beta, energy, max_steps=max_steps, tol=3e-6)
+    found = retrieve_batch(Xi.float(), starts.float(), beta, energy, max_steps=max_steps, tol=3e-6, hasten=True)
     states = found.weights.to(Xi.dtype) @ Xi
     basins = np.full(len(starts), -1)
 
