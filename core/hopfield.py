@@ -171,7 +171,7 @@ def _softmax_step(
     return torch.softmax(scores.mul_(beta), dim=-1)
 
 
-def _sparsemax_step(
+def sparsemax_step(
     scores: Float[Tensor, "*batch M"], beta: float, before: Float[Tensor, "*batch M"]
 ) -> Float[Tensor, "*batch M"]:
     """Newton's method on the threshold from the support of the step before, which rarely changes.
@@ -214,34 +214,34 @@ def _power_step(
 
 
 # ---- second derivatives of h, for the Hessian of the energy ----------------------------------
+#
+# All three are a diagonal less a product: `diag(a) - v v^T`, given as (a, v).
 
 
 def _softmax_curvature(
     scores: Float[Tensor, "*batch M"], beta: float
-) -> Float[Tensor, "*batch M M"]:
+) -> tuple[Float[Tensor, "*batch M"], Float[Tensor, "*batch M"]]:
     p = softmax(scores, beta)
-    return beta * (torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2))
+    return beta * p, math.sqrt(beta) * p
 
 
 def _sparse_curvature(
     scores: Float[Tensor, "*batch M"], beta: float
-) -> Float[Tensor, "*batch M M"]:
+) -> tuple[Float[Tensor, "*batch M"], Float[Tensor, "*batch M"]]:
     support = (sparsemax(scores, beta) > 0).to(scores.dtype)
-    share = support / support.sum(dim=-1, keepdim=True)
-    return beta * (torch.diag_embed(support) - support.unsqueeze(-1) * share.unsqueeze(-2))
+    return beta * support, support * (beta / support.sum(dim=-1, keepdim=True)).sqrt()
 
 
-def _power_curvature(scores: Float[Tensor, "*batch M"], beta: float) -> Float[Tensor, "*batch M M"]:
-    size = power_norm(scores, beta)[..., None]
-    safe = torch.where(size > 0, size, torch.ones_like(size))
+def _power_curvature(
+    scores: Float[Tensor, "*batch M"], beta: float
+) -> tuple[Float[Tensor, "*batch M"], Float[Tensor, "*batch M"]]:
+    size = power_norm(scores, beta).unsqueeze(-1)
+    safe = torch.where(size > 0, size, 1.0)
     ratios = scores.clamp_min(0) / safe
     # For beta < 1 the second derivative is unbounded at a score of 0+; a pattern without a match
     # contributes none.
-    slope = torch.where(
-        ratios > 0, ratios.clamp_min(1e-300) ** (beta - 1), torch.zeros_like(ratios)
-    )
-    w = torch.where(ratios > 0, ratios**beta, torch.zeros_like(ratios))
-    return (beta / safe)[..., None] * (torch.diag_embed(slope) - w.unsqueeze(-1) * w.unsqueeze(-2))
+    slope = torch.where(ratios > 0, ratios.clamp_min(1e-300) ** (beta - 1), 0.0)
+    return beta / safe * slope, (beta / safe).sqrt() * (slope * ratios)
 
 
 # ---- energies of one state -------------------------------------------------------------------
@@ -365,7 +365,7 @@ class Energy:
     attend: Callable[..., Tensor]
     attend_one: Callable[[np.ndarray, float], np.ndarray]
     attend_step: Callable[[Tensor, float, Tensor], Tensor]
-    curvature: Callable[..., Tensor]
+    curvature: Callable[..., tuple[Tensor, Tensor]]
     bias: Callable[[Tensor], Tensor]
     constant: Callable[..., Tensor | float]
 
@@ -434,7 +434,7 @@ ENERGIES: dict[str, Energy] = {
             potential=sparse_conjugate,
             attend=sparsemax,
             attend_one=_sparsemax_one,
-            attend_step=_sparsemax_step,
+            attend_step=sparsemax_step,
             curvature=_sparse_curvature,
             bias=_no_bias,
             constant=lambda Xi, beta: (1 - 1 / Xi.shape[-2]) / (2 * beta) + _largest_square(Xi) / 2,
@@ -491,8 +491,10 @@ def hessian(
     sparse is piecewise quadratic and polynomial has a kink in its slope at a score of 0: there it
     is the Hessian of one side.
     """
-    curvature = energy_row(energy).curvature(scores_of(Xi, states, energy), beta)
-    return torch.eye(Xi.shape[-1], dtype=Xi.dtype) - Xi.mT @ curvature @ Xi
+    diagonal, factor = energy_row(energy).curvature(scores_of(Xi, states, energy), beta)
+    across = factor @ Xi  # (N, D)
+    eye = torch.eye(Xi.shape[-1], dtype=Xi.dtype)
+    return eye + across.unsqueeze(-1) * across.unsqueeze(-2) - (Xi.mT * diagonal[:, None]) @ Xi
 
 
 def update(
@@ -757,11 +759,11 @@ def retrieve_batch(
         scores = torch.addmm(bias, current, gram) if shared else current @ gram + bias
         following = row.attend_step(scores, beta, following)
         taken += moving
-        moving = moving & ((following - current).abs_().sum(dim=-1) > tol)
-        far = hasten and step >= _PLAIN and step % 4 and step < max_steps - 1
-        current = torch.lerp(current, following, _REACH) if far else following
-        if far:
+        if hasten and step >= _PLAIN and step % 4 and step < max_steps - 1:
+            current = torch.lerp(current, following, _REACH)
             continue
+        moving = moving & ((following - current).abs_().sum(dim=-1) > tol)
+        current = following
         finished = ~moving if shared else ~moving.any(dim=-1)
         # Copying what remains costs about as much as a step: do it when a quarter has finished.
         if 4 * int(finished.sum()) >= len(left):

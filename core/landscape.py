@@ -31,6 +31,7 @@ from core.hopfield import (
     hessian,
     retrieve,
     retrieve_batch,
+    sparsemax_step,
 )
 from core.patterns import LAYOUTS, check_seed, draw_patterns, gaussian
 from core.reshape import Reshaping, apply, interpolate, reshape
@@ -255,36 +256,61 @@ def _midpoint(slopes: Tensor) -> Tensor:
     return (slopes.max() + slopes.min()) / 2
 
 
-def _power_grid(scores: Float[Tensor, "M N"], beta: float) -> Float[Tensor, "N"]:
-    """`power_norm` down columns, through logarithms: several times faster than powers."""
+def _power_grid(
+    over: Float[Tensor, "M G"], up: Float[Tensor, "M H"], beta: float
+) -> Float[Tensor, "H G"]:
+    """`power_norm` of the scores `over + up`, through logarithms: several times faster than powers.
+
+    2^-100 adds nothing to a sum of at least 2^-40, and smaller floats (subnormal) are slow.
+    """
     n = 1 + beta
+    low, high = _best_scores(over, up)
+    scores = over.unsqueeze(1) + up.unsqueeze(2)
+    if low > 0 and n * math.log2(high / low) < 40:  # one measure for the whole block
+        logs = scores.mul_(1 / high).clamp_min_(1e-30).log2_()
+        return logs.mul_(n).clamp_min_(-100).exp2_().sum(dim=0).log2_().div_(n).exp2_().mul_(high)
     top = scores.amax(dim=0)
     logs = scores.clamp_min_(1e-30).log2_()
     peak = top.clamp_min(1e-30).log2()
-    # 2^-100 adds nothing to a sum of at least 1, and smaller floats (subnormal) are slow.
     total = torch.add(-n * peak, logs, alpha=n).clamp_min_(-100).exp2_().sum(dim=0)
     value = (peak + total.log2() / n).exp2()
     return torch.where(top > 1e-30, value, torch.zeros_like(value))
 
 
-def _sparse_grid(scores: Float[Tensor, "M N"], beta: float) -> Float[Tensor, "N"]:
-    """`sparse_conjugate` down columns, by Newton's method on the threshold instead of sorting.
+def _best_scores(over: Float[Tensor, "M G"], up: Float[Tensor, "M H"]) -> tuple[float, float]:
+    """Between which numbers the largest score lies anywhere in a block."""
+    low = over.amin(dim=1) + up.amin(dim=1)
+    high = over.amax(dim=1) + up.amax(dim=1)
+    return float(low.amax()), float(high.amax())
 
-    `f(tau) = sum [z - tau]_+ - 1` is convex, decreasing and piecewise linear, so Newton from the
-    left never overshoots and ends after few steps. The conjugate is the minimum over tau of
-    `tau + sum [z - tau]_+^2 / 2 + 1/2`, where an error of f enters squared: |f| <= 1e-3 will do.
+
+def _sparse_grid(
+    over: Float[Tensor, "M G"], up: Float[Tensor, "M H"], beta: float
+) -> Float[Tensor, "H G"]:
+    """`sparse_conjugate` of the scores `over + up`, by Newton's method on the threshold.
+
+    In units of scores: `f(t) = sum [z - t]_+ - 1/beta` is convex, decreasing and piecewise linear.
+    A set S of memories gives a t that is linear on the plane and never above the root (see
+    `hopfield.sparsemax_step`), and the root where S is the support. The largest over the supports
+    at a lattice of points is the start; Newton never overshoots from there. The conjugate is the
+    minimum over t of `t + beta sum [z - t]_+^2 / 2 + 1/(2 beta)`, where an error of f enters
+    squared: `|beta f| <= 1e-3` will do.
     """
-    top = scores.amax(dim=0)
-    logits = scores.sub_(top).mul_(beta)
-    tau = ((logits.sum(dim=0) - 1) / len(logits)).clamp_min_(-1)  # both are never above the root
-    over = (logits - tau).relu_()
-    for _ in range(len(logits)):
-        excess = over.sum(dim=0) - 1
-        if float(excess.amax()) <= 1e-3:
+    scores = over.unsqueeze(1) + up.unsqueeze(2)
+    down, right = (torch.linspace(0, n - 1, min(n, 4)).long() for n in scores.shape[1:])
+    some = (over[:, right].unsqueeze(1) + up[:, down].unsqueeze(2)).flatten(1).mT.contiguous()
+    support = sparsemax_step(some, beta, torch.ones_like(some)).sign_()  # (K, M)
+    size = support.sum(dim=1, keepdim=True)
+    level = (support @ over / size).unsqueeze(1) + ((support @ up - 1 / beta) / size).unsqueeze(2)
+    t = level.amax(dim=0)
+    rest = (scores - t).relu_()
+    for _ in range(len(scores)):
+        excess = rest.sum(dim=0) - 1 / beta
+        if beta * float(excess.amax()) <= 1e-3:
             break
-        tau = tau + excess / over.sign_().sum(dim=0)
-        over = torch.sub(logits, tau, out=over).relu_()
-    return top + (tau + (over.square_().sum(dim=0) + 1) / 2) / beta
+        count = rest.sign_().sum(dim=0).clamp_min_(1)
+        rest = torch.sub(scores, t := t + excess / count, out=rest).relu_()
+    return t + rest.square_().sum(dim=0) * (beta / 2) + 1 / (2 * beta)
 
 
 def _blockwise_grid(
@@ -312,16 +338,14 @@ def _blockwise_grid(
         for left in range(0, len(xs), _BLOCK):
             columns = slice(left, left + _BLOCK)
             over = across[:, columns]
-            best = float((over.amin(dim=1) + low_up).amax())  # the best score is never below
+            best = float((over.amin(dim=1) + low_up).amax())  # the largest score is never below
             if energy == "sparse":  # noqa: SIM108 - three cases in one line do not read
                 reach = best - 1 / beta
             else:
                 reach = best * 2 ** (-30 / (1 + beta)) if best > 0 else -math.inf
             # Rounding of the float32 sums must not decide: keep a little more.
             near = over.amax(dim=1) + high_up >= reach - 1e-5 * abs(reach)
-            scores = over[near].unsqueeze(1) + up[near].unsqueeze(2)  # (m, rows, columns)
-            values = kernel(scores.flatten(1), beta)
-            potential[rows, columns] = values.reshape(scores.shape[1:])
+            potential[rows, columns] = kernel(over[near], up[near], beta)
     return potential.to(along.dtype)
 
 
@@ -411,7 +435,7 @@ def stationary_points(
     beta: float,
     energy: str = "lse_dot",
     plane: Plane | None = None,
-    max_steps: int = 100,
+    max_steps: int = 64,
 ) -> tuple[Stationary, Int[np.ndarray, "N"]]:
     """Fixed points from many starts, merged, and which one each start ends in (-1: not known).
 
@@ -639,19 +663,23 @@ def landscape(settings: LandscapeSettings) -> Landscape:
     def side(memories: Tensor) -> Side:
         grid = energy_slice(memories, plane, xs, ys, beta, energy)
         path = retrieve(memories, query, beta, energy, target, MAX_STEPS)
-        stationary, basins = stationary_points(memories, starts, beta, energy, plane)
+        lowest = int(grid.argmin())
+        bottom = torch.stack([xs[lowest % len(xs)], ys[lowest // len(xs)]])
+        # One more start, where the slice is lowest: the minimum of the space is never above it.
+        from_bottom = plane.lift(bottom[None])
+        stationary, basins = stationary_points(
+            memories, torch.cat([starts, from_bottom]), beta, energy, plane
+        )
         m = float(largest_norm(memories))
         proven = bounds_apply(memories, energy)
         bounds = [
             float(bound(memories, query, beta, target)) if proven else math.nan
             for bound in (margin_bound, ramsauer_bound)
         ]
-        lowest = int(grid.argmin())
-        bottom = torch.stack([xs[lowest % len(xs)], ys[lowest // len(xs)]])
-        # Downhill from the lowest point of the slice: the minimum of the space is never above it.
-        descent = retrieve(memories, plane.lift(bottom[None])[0], beta, energy, target, MAX_STEPS)
-        deepest, depth = descent.state, float(descent.energies[-1])
-        if len(stationary.energies) and stationary.energies[0] <= depth:
+        if basins[-1] < 0:  # its end is not known, see `stationary_points`
+            descent = retrieve(memories, from_bottom[0], beta, energy, target, MAX_STEPS)
+            deepest, depth = descent.state, float(descent.energies[-1])
+        if basins[-1] >= 0 or (len(stationary.energies) and stationary.energies[0] <= depth):
             deepest, depth = torch.from_numpy(stationary.states[0]), float(stationary.energies[0])
         return Side(
             memories=memories.numpy(),
@@ -676,7 +704,7 @@ def landscape(settings: LandscapeSettings) -> Landscape:
             bound_ramsauer=bounds[1],
             vacuous=bounds[1] > 2 * m,
             stationary=stationary,
-            basins=basins.reshape(len(basin_ys), len(basin_xs)),
+            basins=basins[:-1].reshape(len(basin_ys), len(basin_xs)),
             slice_minimum=bottom.numpy(),
             slice_energy=float(grid.flatten()[lowest]),
             space_minimum=plane.project(deepest[None])[0].numpy(),
