@@ -61,6 +61,7 @@ MAX_DIMENSION = 256
 MAX_MEMORIES = 512
 FARTHEST = 1e6  # squares of lengths stay finite with room to spare
 MAX_STEPS = 300  # of the query's retrieval
+_TOGETHER = 24  # steps after which starts that have come together go on as one
 _LATE_GROUPS = 24  # ends of slow retrievals that Newton's method is tried on
 MERGE = 1e-3  # fixed points nearer than this (relative to the largest pattern norm) are one
 
@@ -395,15 +396,17 @@ class Stationary:
 
 def _merge(states: Float[Tensor, "N D"], radius: float) -> tuple[Int[Tensor, "N"], Tensor]:
     """Group states nearer than `radius` to the first of their group; labels and first indices."""
-    labels = torch.full((len(states),), -1)
+    points = states.double().numpy()
+    squares = (points * points).sum(axis=1)
+    labels = np.full(len(points), -1)
     firsts: list[int] = []
-    while (labels < 0).any():
-        first = int((labels < 0).nonzero()[0])
-        near = ((states - states[first]).norm(dim=1) <= radius) & (labels < 0)
-        near[first] = True
-        labels[near] = len(firsts)
-        firsts.append(first)
-    return labels, torch.tensor(firsts, dtype=torch.long)
+    for first in range(len(points)):
+        if labels[first] < 0:
+            apart = squares + (squares[first] - radius * radius) - 2 * (points @ points[first])
+            labels[(apart <= 0) & (labels < 0)] = len(firsts)
+            labels[first] = len(firsts)
+            firsts.append(first)
+    return torch.from_numpy(labels), torch.tensor(firsts, dtype=torch.long)
 
 
 def _polish(
@@ -435,22 +438,34 @@ def stationary_points(
     beta: float,
     energy: str = "lse_dot",
     plane: Plane | None = None,
-    max_steps: int = 64,
+    max_steps: int = 60,
 ) -> tuple[Stationary, Int[np.ndarray, "N"]]:
     """Fixed points from many starts, merged, and which one each start ends in (-1: not known).
 
-    Retrieval in float32 finds basins; each distinct end is then polished by Newton's method in
-    float64. Where two minima are about to merge retrieval is slow, and Newton finishes what has
-    not arrived after `max_steps`, unless it would leave the neighbourhood: then the end is not
+    Retrieval in float32 finds basins. After `_TOGETHER` steps starts whose states lie within `MERGE`
+    go on as one: theirs is one end, unless a ridge runs between them. Each distinct end is then
+    polished by Newton's method in float64. Where two minima are about to merge retrieval is slow,
+    and Newton finishes what has not arrived after `max_steps` more, unless it would leave the
+    neighbourhood: then the end is not
     known. A point is a minimum if the Cholesky factorisation of its Hessian exists.
     """
     plane = plane or plane_through(Xi[:1].expand(3, -1))
     m = float(largest_norm(Xi)) or 1.0
-    found = retrieve_batch(Xi.float(), starts.float(), beta, energy, max_steps=max_steps, tol=3e-6, hasten=True)
-    states = found.weights.to(Xi.dtype) @ Xi
+    single = Xi.float()
+
+    def follow(states: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        found = retrieve_batch(single, states, beta, energy, max_steps=steps, tol=3e-6, hasten=True)
+        return found.weights.to(Xi.dtype) @ Xi, found.converged
+
+    states, converged = follow(starts.float(), _TOGETHER)
+    moving = (~converged).nonzero().squeeze(1)
+    if len(moving):
+        groups, firsts = _merge(states[moving], MERGE * m)
+        further, there = follow(states[moving][firsts].float(), max_steps)
+        states[moving], converged[moving] = further[groups], there[groups]
     basins = np.full(len(starts), -1)
 
-    arrived, late = (index.nonzero().squeeze(1) for index in (found.converged, ~found.converged))
+    arrived, late = (index.nonzero().squeeze(1) for index in (converged, ~converged))
     groups, firsts = _merge(states[arrived], MERGE * m)
     ends, definite, _ = _polish(Xi, states[arrived][firsts], beta, energy, rounds=2)
     if len(late):
