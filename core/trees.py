@@ -48,7 +48,7 @@ def predict_prefixes(
     lengths: Int[np.ndarray, " L"],
     settings: TreeSettings,
     *,
-    chunk: int = 50_000,
+    chunk: int = 100_000,
 ) -> Float[np.ndarray, "B L"]:
     """`[:, j]` predicts at `queries[:, lengths[j]]` from the first `lengths[j]` pairs; 0 from none.
 
@@ -138,68 +138,77 @@ def _tree(
     """One tree: its value at every point and at the query."""
     n_sets, n_points, n_dims = features.x.shape
     rows = np.arange(n_sets)[:, None]
-    x = features.x.reshape(n_sets, -1)
-    place = np.arange(n_points)
+    x = features.x.ravel()  # read by flat positions, here and below: many times faster than by rows
+    point = rows * n_points + np.arange(n_points)  # (N, M), as a flat position
+    offset = (rows * n_points)[:, None].astype(features.code.dtype)
     node = np.where(present, 0, 1)  # of a point; absent points are in one node after all others
     query_node = np.zeros(n_sets, dtype=np.int64)
     for depth in range(settings.max_depth):
         n_nodes = 2**depth
-        mean, size = _node_means(y, node, n_nodes + 1)
-        centred = np.where(present, y - mean[rows, node], 0.0)
+        mean, size, entry = _node_means(y, node, n_nodes + 1)
+        centred = y - mean.take(entry)  # absent points: 0, as their labels
 
         keys = features.code + (node << 2 * features.shift).astype(features.code.dtype)[:, None]
         keys.sort(2)
-        point = keys & ((1 << features.shift) - 1)  # (N, D, M) by node, then by value
-        flat = point + (rows * n_points)[:, None].astype(point.dtype)
-        gain = centred.ravel().take(flat)
-        torch.from_numpy(gain).cumsum_(2)  # six times faster than numpy's
+        keys &= (1 << features.shift) - 1
+        keys += offset  # (N, D, M): flat positions of points, by node, then by value
+        order = torch.from_numpy(keys)
+        gain = torch.from_numpy(centred.ravel()).index_select(0, order.view(-1)).view_as(order)
+        gain.cumsum_(2)  # six times faster than numpy's
 
         # pairs of block sizes left and right of a split after each place, the same in all features
+        entries = np.arange(n_sets * (n_nodes + 1))
+        block = np.repeat(entries, size.ravel()).reshape(
+            n_sets, n_points
+        )  # node and set of a place
         start = np.cumsum(size, 1) - size
-        block = np.sort(node, 1)
-        n_left = place - start[rows, block] + 1
-        n_right = size[rows, block] - n_left
+        size[:, -1] = 0  # nobody may split the absent
+        n_left = np.arange(1, n_points + 1) - start.take(block)
+        n_right = size.take(block) - n_left
         allowed = (n_left >= settings.min_leaf) & (n_right >= settings.min_leaf)
-        allowed &= block < n_nodes
         with np.errstate(divide="ignore"):
             scale = np.where(allowed, 1 / n_left + 1 / n_right, 0.0)
-        np.square(gain, out=gain)
-        gain *= scale[:, None]
+        gain.square_().mul_(torch.from_numpy(scale).unsqueeze(1))
         if features.ties:
-            value = np.take_along_axis(features.x.swapaxes(1, 2), point.astype(np.int64), 2)
-            gain[:, :, :-1][value[:, :, 1:] == value[:, :, :-1]] = 0.0
+            value = x.take(keys * np.int64(n_dims) + np.arange(n_dims)[:, None])
+            gain.numpy()[:, :, :-1][value[:, :, 1:] == value[:, :, :-1]] = 0.0
 
         # the best place of each node, then the best feature there
-        best = gain.max(1)  # (N, M)
-        in_node = np.where(block[:, None] == np.arange(n_nodes)[:, None], best[:, None], -1.0)
-        at = in_node.argmax(2)  # (N, K)
-        splits = np.take_along_axis(in_node, at[:, :, None], 2)[:, :, 0] > 0
-        feature = gain[rows[:, :, None], np.arange(n_dims), at[:, :, None]].argmax(2)
-        low = point[rows, feature, at]
-        high = point[rows, feature, np.minimum(at + 1, n_points - 1)]
-        below = x[rows, low * n_dims + feature]
-        above = x[rows, high * n_dims + feature]
+        best = gain.amax(1).numpy()  # (N, M)
+        nodes = entries.reshape(n_sets, -1)[:, :-1]  # (N, K)
+        in_node = np.where(block[:, None] == nodes[:, :, None], best[:, None], -1.0)
+        at = in_node.argmax(2)
+        splits = best.take(rows * n_points + at) * (size[:, :-1] > 1) > 0
+        start_of = (rows * n_dims)[:, :, None] + np.arange(n_dims)  # rows of gain and keys
+        gains = gain.numpy().take(start_of * n_points + at[:, :, None])  # (N, K, D)
+        feature = gains.argmax(2)
+        place = (rows * n_dims + feature) * n_points
+        low = keys.take(place + at)
+        high = keys.take(place + np.minimum(at + 1, n_points - 1))
+        below = x.take(low * np.int64(n_dims) + feature)
+        above = x.take(high * np.int64(n_dims) + feature)
         threshold = (below + above) / 2
         threshold = np.where(threshold < above, threshold, below)  # neighbouring floats
         threshold = np.where(splits, threshold, np.inf)
 
-        known = np.minimum(node, n_nodes - 1)
-        tested = x[rows, place * n_dims + feature[rows, known]]
-        right = tested > threshold[rows, known]
+        known = rows * n_nodes + np.minimum(node, n_nodes - 1)
+        tested = x.take(point * n_dims + feature.take(known))
+        right = tested > threshold.take(known)
         node = np.where(present, 2 * node + right, 2 * n_nodes)
-        flat_rows = rows[:, 0]
-        asked = query[flat_rows, feature[flat_rows, query_node]]
-        query_node = 2 * query_node + (asked > threshold[flat_rows, query_node])
-    mean, _ = _node_means(y, node, 2**settings.max_depth + 1)
-    return mean[rows, node], mean[rows[:, 0], query_node]
+        asked_at = rows[:, 0] * n_nodes + query_node
+        asked = query[rows[:, 0], feature.take(asked_at)]
+        query_node = 2 * query_node + (asked > threshold.take(asked_at))
+    mean, _, entry = _node_means(y, node, 2**settings.max_depth + 1)
+    return mean.take(entry), mean[rows[:, 0], query_node]
 
 
 def _node_means(
     y: Float[np.ndarray, "N M"], node: Int[np.ndarray, "N M"], n_nodes: int
-) -> tuple[Float[np.ndarray, "N K"], Int[np.ndarray, "N K"]]:
+) -> tuple[Float[np.ndarray, "N K"], Int[np.ndarray, "N K"], Int[np.ndarray, "N M"]]:
+    """Mean and size of every node, and where in them (flat) each point's node is."""
     n_sets = len(y)
-    index = (node + n_nodes * np.arange(n_sets)[:, None]).ravel()
-    size = np.bincount(index, minlength=n_sets * n_nodes)
-    total = np.bincount(index, weights=y.ravel(), minlength=n_sets * n_nodes)
+    entry = node + n_nodes * np.arange(n_sets)[:, None]
+    size = np.bincount(entry.ravel(), minlength=n_sets * n_nodes)
+    total = np.bincount(entry.ravel(), weights=y.ravel(), minlength=n_sets * n_nodes)
     shape = (n_sets, n_nodes)
-    return (total / np.maximum(size, 1)).reshape(shape), size.reshape(shape)
+    return (total / np.maximum(size, 1)).reshape(shape), size.reshape(shape), entry
