@@ -28,8 +28,12 @@ _seen_modules: dict[str, int] = {}
 _run = threading.local()  # of the script thread: .asked, .places, .name
 _aid = component("aid", html='<div class="lab-aid"><p class="lab-spoken" role="status"></p></div>')
 _pulse = component("pulse", html='<span class="lab-pulse"></span>')
-# Seen on narrow screens, where it opens the controls at the foot of the window.
-_DRAWER = '<button type="button" class="lab-drawer" aria-expanded="false">Controls</button>'
+# The first shows itself to a keyboard only, which has forty controls to go through before the picture; the
+# second stands on narrow screens, where it opens the controls at the foot of the window.
+_DRAWER = (
+    '<button type="button" class="lab-skip">Skip to the picture</button>'
+    '<button type="button" class="lab-drawer" aria-expanded="false">Controls</button>'
+)
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 

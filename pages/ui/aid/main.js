@@ -1,7 +1,8 @@
 // For those who use a keyboard, a screen reader or a phone: what Streamlit's own markup lacks is mended after
 // every change, the new sentence is spoken once a control has moved, and the controls of a narrow screen open
 // and close.
-const SPOKEN_AFTER = 600; // milliseconds of quiet: one sentence for a slider that is moved ten steps
+const MENDED_AFTER = 80; // milliseconds of quiet
+const SPOKEN_AFTER = 600; // one sentence for a slider that is moved ten steps
 
 const ends = new WeakMap(); // element -> what undoes it: a rerun calls again for the same element
 
@@ -15,15 +16,17 @@ export default function ({ parentElement }) {
 }
 
 function begin(root) {
-  const main = document.querySelector("[data-testid=stMain]") ?? document.body;
   const status = root.querySelector("[role=status]");
   let said; // of the page as it stands
   let moved = false;
-  let quiet;
+  let soon;
+  let later;
 
   const changed = () => {
-    clearTimeout(quiet);
-    quiet = setTimeout(() => (mend(), speak()), SPOKEN_AFTER);
+    clearTimeout(soon);
+    clearTimeout(later);
+    soon = setTimeout(mend, MENDED_AFTER);
+    later = setTimeout(speak, SPOKEN_AFTER);
   };
   const speak = () => {
     if (document.querySelector(".stApp")?.dataset.testScriptState === "running") return changed();
@@ -38,26 +41,23 @@ function begin(root) {
   const touched = (event) => {
     if (event.target.closest?.(".st-key-lab-controls, .st-key-lab-scenarios, .st-key-lab-tabs, .lab-chart-plot")) moved = true;
   };
-  const drawer = (event) => {
-    const button = event.target.closest?.(".lab-drawer");
-    if (button) toggle(button);
+  const pressed = (event) => {
+    const button = event.target.closest?.(".lab-drawer, .lab-skip");
+    if (button?.className === "lab-drawer") toggle(button);
+    else if (button) document.querySelector(".st-key-lab-stage .lab-chart-plot")?.focus();
   };
 
   const seen = new MutationObserver(changed);
-  seen.observe(main, { childList: true, subtree: true, characterData: true });
-  // Streamlit puts the pages' list of a narrow screen beside what scrolls.
-  const around = new MutationObserver(mend);
-  around.observe(main.parentElement, { childList: true });
+  seen.observe(document.querySelector(".stApp") ?? document.body, { childList: true, subtree: true, characterData: true });
   const ears = new AbortController();
   for (const kind of ["pointerdown", "keydown", "input"]) document.addEventListener(kind, touched, { capture: true, signal: ears.signal });
-  document.addEventListener("click", drawer, { signal: ears.signal });
+  document.addEventListener("click", pressed, { signal: ears.signal });
   window.addEventListener("resize", changed, { signal: ears.signal });
-  mend();
   changed();
   return () => {
-    clearTimeout(quiet);
+    clearTimeout(soon);
+    clearTimeout(later);
     seen.disconnect();
-    around.disconnect();
     ears.abort();
   };
 }
