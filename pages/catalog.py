@@ -133,6 +133,13 @@ PAGES: tuple[Entry, ...] = (
         icon=":material/inventory_2:",
         blurb="What every pretrained model was trained on and how far it got; bring your own.",
     ),
+    Entry(
+        name="glossary",
+        title="Glossary",
+        group="Words",
+        icon=":material/menu_book:",
+        blurb="The words of the lab in a sentence or two each, with where to see them.",
+    ),
 )
 
 

@@ -21,6 +21,7 @@ PACKAGE = "reshape"
 PLOTLY = f"{PACKAGE}.plotly"
 
 _ROOTS = {
+    "aid": (HERE, "aid"),
     "chart_view": (HERE, "chart_view"),
     "copy_link": (HERE, "copy_link"),
     "pulse": (HERE, "pulse"),

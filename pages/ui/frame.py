@@ -14,7 +14,7 @@ import numpy as np
 import streamlit as st
 
 from pages import catalog
-from pages.ui import panel, share
+from pages.ui import panel, share, terms
 from pages.ui.chart_view import Frames, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
@@ -26,7 +26,14 @@ R = TypeVar("R")
 
 _seen_modules: dict[str, int] = {}
 _run = threading.local()  # of the script thread: .asked, .places, .name
+_aid = component("aid", html='<div class="lab-aid"><p class="lab-spoken" role="status"></p></div>')
 _pulse = component("pulse", html='<span class="lab-pulse"></span>')
+# The first shows itself to a keyboard only, which has forty controls to go through before the picture; the
+# second stands on narrow screens, where it opens the controls at the foot of the window.
+_DRAWER = (
+    '<button type="button" class="lab-skip">Skip to the picture</button>'
+    '<button type="button" class="lab-drawer" aria-expanded="false">Controls</button>'
+)
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
@@ -38,6 +45,7 @@ def framed(render: Callable[[], None]) -> None:
     picture.
     """
     st.html(_STYLE)
+    _aid(data={}, key="lab-aid")
     words = _words_of(render)
     if words is None:  # a page without controls, and it has drawn itself
         return
@@ -109,7 +117,7 @@ def _foot(name: str) -> None:
     """What is folded away below the pictures. It seldom changes, so a moved control does not send it again."""
     for title, text in panel.folded(name):
         with st.expander(title):
-            st.markdown(text)
+            st.markdown(terms.linked(text))
 
 
 def open_page(
@@ -182,7 +190,7 @@ class Places:
         with st.container(horizontal=True, key="lab-body", gap="large"):
             self.controls = st.container(key="lab-controls", gap="small", width=300)
             with st.container(key="lab-stage"):
-                self.tabs = st.container()
+                self.tabs = st.container(key="lab-tabs")
                 self.stage = st.container()
                 self.foot = st.container()
 
@@ -206,6 +214,7 @@ class Places:
         with self.scenes:
             part("scenes", lambda: _scenarios(words))
         with self.controls:
+            st.html(_DRAWER)
             part("panel", lambda: panel.draw(entry.name, keyed=keyed))
         with self.tabs:
             panel.tabs(entry.name)
@@ -222,15 +231,15 @@ class Facts:
     note: str = ""
 
     def html(self) -> str:
-        head = "".join(f'<th scope="col">{c}</th>' for c in ("", *self.columns))
+        head = "<td></td>" + "".join(f'<th scope="col">{c}</th>' for c in self.columns)
         body = "".join(
             f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
             for name, *cells in self.rows
         )
         note = f'<p class="lab-note">{self.note}</p>' if self.note else ""
         return (
-            f'<table class="lab-facts"><caption>{self.caption}</caption><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table>{note}"
+            f'<div class="lab-scroll"><table class="lab-facts"><caption>{self.caption}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
         )
 
 
@@ -397,7 +406,7 @@ class Page(Generic[S]):
             folded.append((title, text))
             return
         with self.stage, st.expander(title):  # not framed
-            st.markdown(text)
+            st.markdown(terms.linked(text))
 
     def finish(self, snippet: str) -> None:
         """Link and Export, once the pictures are known. `snippet` prints the page's numbers."""
@@ -410,7 +419,7 @@ class Page(Generic[S]):
 
 def _head(words: Words) -> None:
     name = words.entry.name
-    st.markdown(words.lead)
+    st.markdown(terms.linked(words.lead))
     formula = words.formula(panel.values(name))
     if formula:
         with st.container(horizontal=True, vertical_alignment="center", key="lab-equation"):
@@ -440,7 +449,7 @@ def _scenarios(words: Words) -> None:
                 args=(name, s), type="primary" if s is chosen else "secondary", wrap=False,
             )  # fmt: skip
         if chosen is not None:
-            st.caption(chosen.claim)
+            st.caption(terms.linked(chosen.claim))
 
 
 def _choose(name: str, scenario: Scenario) -> None:

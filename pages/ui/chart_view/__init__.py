@@ -22,7 +22,8 @@ from pages.ui.component import component
 _mount = component(
     "chart_view",
     html='<figure class="lab-chart" data-state="loading"><div class="lab-chart-tools"></div>'
-    '<div class="lab-chart-plot"></div><p class="lab-chart-message" role="status">Drawing …</p></figure>',
+    '<div class="lab-chart-plot"></div><p class="lab-chart-message" role="status">Drawing …</p>'
+    '<figcaption class="lab-chart-words"></figcaption></figure>',
 )
 
 _DTYPES = {

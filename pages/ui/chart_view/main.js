@@ -1,4 +1,5 @@
 // Draws one figure with Plotly.react into a node that outlives reruns, so zoom and camera stay.
+import { describe } from "./describe.js";
 import { fill, unpack } from "./payload.js";
 
 const views = new WeakMap(); // figure element -> View
@@ -15,6 +16,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
     views.delete(root);
   };
 }
+
+const paper = matchMedia("print");
+const A4 = 680; // pixels of a picture on paper, margins left out
+let count = 0; // of views, for their ids
 
 const themes = {}; // background colour -> "light" or "dark"
 
@@ -49,6 +54,8 @@ class View {
     this.plot = root.querySelector(".lab-chart-plot");
     this.tools = root.querySelector(".lab-chart-tools");
     this.message = root.querySelector(".lab-chart-message");
+    this.words = root.querySelector(".lab-chart-words");
+    this.words.id = `lab-chart-words-${(count += 1)}`;
     this.frame = 0;
     this.queue = Promise.resolve();
     this.sizes = new ResizeObserver(() => this.resized());
@@ -59,6 +66,9 @@ class View {
     window.addEventListener("reshape:frame", this.onFrame);
     this.onFull = () => this.resized(true);
     document.addEventListener("fullscreenchange", this.onFull);
+    this.onPaper = () => this.head && this.update(this.head);
+    paper.addEventListener("change", this.onPaper);
+    this.plot.addEventListener("keydown", (event) => this.pressed(event));
   }
 
   remove() {
@@ -66,12 +76,14 @@ class View {
     this.sizes.disconnect();
     window.removeEventListener("reshape:frame", this.onFrame);
     document.removeEventListener("fullscreenchange", this.onFull);
+    paper.removeEventListener("change", this.onPaper);
     if (window.Plotly && this.drawn) window.Plotly.purge(this.plot);
   }
 
+  // With a picture's bytes, or with the head they were unpacked to.
   update(bytes) {
     try {
-      const head = unpack(bytes);
+      const head = bytes.figure ? bytes : unpack(bytes);
       const theme = this.theme();
       if (head.revision === this.head?.revision && theme === this.lastTheme) return;
       if (head.revision !== this.head?.revision) {
@@ -89,6 +101,7 @@ class View {
   }
 
   theme() {
+    if (paper.matches) return "light";
     const colour = getComputedStyle(this.root).getPropertyValue("--st-background-color").trim();
     return (themes[colour] ??= themeOf(colour));
   }
@@ -120,7 +133,7 @@ class View {
 
   // Asking for the width makes the browser lay the page out: once a drawing is enough.
   measure() {
-    this.width = Math.floor(this.plot.clientWidth);
+    this.width = paper.matches ? A4 : Math.floor(this.plot.clientWidth);
   }
 
   narrow() {
@@ -145,6 +158,8 @@ class View {
         this.waiting = false;
         this.plot.setAttribute("role", "img");
         this.plot.setAttribute("aria-label", this.head.alt);
+        this.plot.setAttribute("aria-describedby", this.words.id);
+        this.plot.tabIndex = 0;
         keepCameras(this.plot);
         await Plotly.react(this.plot, data, layout, {
           displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset+autosize",
@@ -171,7 +186,16 @@ class View {
     requestAnimationFrame(() => setTimeout(() => {
       this.root.dataset.revision = revision;
       this.root.dataset.painted = performance.now().toFixed(1);
+      this.describe();
     }));
+  }
+
+  // The numbers in words, for those who cannot see them.
+  describe() {
+    if (!this.head || !this.root.isConnected) return;
+    const { figure, arrays, frames } = this.head;
+    const keys = frames ? ["The arrow keys step through the frames, the space bar plays them."] : [];
+    this.words.textContent = [...describe(fill(figure.data, arrays, {}), figure.layout), ...keys].join(" ");
   }
 
   fail(error) {
@@ -233,6 +257,18 @@ class View {
     this.label();
   }
 
+  // A picture that has the focus is stepped through like its buttons do it.
+  pressed(event) {
+    const frames = this.head?.frames;
+    if (!frames || event.ctrlKey || event.metaKey || event.altKey) return;
+    const to = { ArrowLeft: this.frame - 1, ArrowRight: this.frame + 1, Home: 0, End: frames.frames.length - 1 }[event.key];
+    if (to === undefined && event.key !== " ") return;
+    event.preventDefault(); // the page does not scroll meanwhile
+    if (to === undefined) return this.play();
+    this.stop();
+    this.show(to);
+  }
+
   stop() {
     clearInterval(this.timer);
     this.timer = undefined;
@@ -242,6 +278,7 @@ class View {
   label() {
     const frames = this.head.frames;
     const text = this.tools.querySelector("output");
+    if (text) text.ariaLive = this.timer ? "off" : "polite"; // a player that runs is not read aloud
     if (text && frames) text.textContent = frames.labels[this.frame];
     const play = this.tools.querySelector("[data-do=play]");
     if (play) {
