@@ -544,6 +544,7 @@ class Landscape:
     examples: Float[np.ndarray, "T D"]
     example_points: Float[np.ndarray, "T 2"]
     example_off_plane: Float[np.ndarray, "T"]
+    own_examples: Float[np.ndarray, "T D"]  # before the query took the place of one (Lemma 2.2)
     pairs: Int[np.ndarray, "T"]  # the memory that is each example's ghost
     target: int  # mu: the memory the query was made from; after a click, the most similar one
     reshaping: Reshaping
@@ -646,6 +647,7 @@ def landscape(settings: LandscapeSettings) -> Landscape:
     if settings.query_at is not None:
         query = plane.lift(torch.tensor([settings.query_at], dtype=Xi.dtype))[0]
         target = int((Xi @ query).argmax())
+    own_examples = examples.clone()
     if settings.query_as_example:
         if target not in pairs:
             pairs[-1] = target
@@ -744,6 +746,7 @@ def landscape(settings: LandscapeSettings) -> Landscape:
         examples=examples.numpy(),
         example_points=plane.project(examples).numpy(),
         example_off_plane=plane.off_plane(examples).numpy(),
+        own_examples=own_examples.numpy(),
         pairs=pairs.numpy(),
         target=target,
         reshaping=reshaping,
