@@ -34,7 +34,7 @@ from core.hopfield import (
     sparsemax_step,
 )
 from core.patterns import LAYOUTS, check_seed, draw_patterns, gaussian
-from core.reshape import Reshaping, apply, interpolate, reshape
+from core.reshape import Reshaping, apply, interpolate, reshape, reshaping_map
 from core.separation import (
     bounds_apply,
     largest_norm,
@@ -93,6 +93,9 @@ class LandscapeSettings:
     starts: int = 15  # basins are mapped from starts x starts points of the plane
     patterns: tuple[tuple[float, ...], ...] | None = None  # uploaded, in place of a layout
     query_at: tuple[float, float] | None = None  # plane coordinates, in place of a noisy memory
+    # ("memory" or "example", index, x, y): where a point lies instead of where it was drawn. Only
+    # in two dimensions, where the plane is the space; entries beyond M or t move nothing.
+    moved: tuple[tuple[str, int, float, float], ...] = ()
 
     def __post_init__(self) -> None:
         energy_row(self.energy)
@@ -123,6 +126,14 @@ class LandscapeSettings:
                 f"query_at must be two coordinates of size at most {FARTHEST:g}, "
                 f"got {self.query_at}"
             )
+        for entry in self.moved:
+            kind, index, *at = entry
+            placed = len(at) == 2 and all(abs(c) <= FARTHEST for c in at)
+            if kind not in ("memory", "example") or index < 0 or not placed:
+                raise ValueError(
+                    "moved must hold entries ('memory' or 'example', index from 0, x, y) with "
+                    f"coordinates of size at most {FARTHEST:g}, got {entry}"
+                )
 
 
 # ---- the plane -------------------------------------------------------------------------------
@@ -572,6 +583,7 @@ class Landscape:
     examples: Float[np.ndarray, "T D"]
     example_points: Float[np.ndarray, "T 2"]
     example_off_plane: Float[np.ndarray, "T"]
+    own_examples: Float[np.ndarray, "T D"]  # before the query took the place of one (Lemma 2.2)
     pairs: Int[np.ndarray, "T"]  # the memory that is each example's ghost
     target: int  # mu: the memory the query was made from; after a click, the most similar one
     reshaping: Reshaping
@@ -611,10 +623,22 @@ def _perturbed(
     return points + length * points.norm(dim=1, keepdim=True) * noise
 
 
-def _axes(points: Float[Tensor, "N 2"], count: int) -> tuple[Tensor, Tensor]:
-    """A square window around points with a margin of 20 %."""
-    low, high = points.amin(dim=0), points.amax(dim=0)
-    centre, half = (low + high) / 2, 0.6 * float((high - low).amax()) or 1.0
+def _axes(
+    points: Float[Tensor, "N 2"], placed: Float[Tensor, "K 2"], count: int
+) -> tuple[Tensor, Tensor]:
+    """A square window around points with a margin of 20 %.
+
+    Points placed by hand do not move it while they lie inside: a picture that follows the mouse
+    would run away from it. Outside, they count as all others do.
+    """
+
+    def window(points: Tensor) -> tuple[Tensor, float]:
+        low, high = points.amin(dim=0), points.amax(dim=0)
+        return (low + high) / 2, 0.6 * float((high - low).amax()) or 1.0
+
+    centre, half = window(points)
+    if bool(((placed - centre).abs() > 0.97 * half).any()):
+        centre, half = window(torch.cat([points, placed]))
     xs, ys = (
         torch.linspace(float(c) - half, float(c) + half, count, dtype=points.dtype) for c in centre
     )
@@ -645,10 +669,24 @@ def landscape(settings: LandscapeSettings) -> Landscape:
         rival = Xi[int(others.argmax())] if M > 1 else examples[0]
         plane = plane_through(torch.stack([query, Xi[0], rival]))
 
-    target = 0
+    target, drawn = 0, None
+    if settings.moved or settings.query_at is not None:  # where all would lie untouched by hand
+        keys = examples.clone()
+        if settings.query_as_example:
+            keys[0] = query
+        W = reshaping_map(keys, ghosts, settings.ridge, settings.tolerance)
+        drawn = torch.cat([Xi, apply(W, Xi), keys, query[None]])
+    if plane.kind == "identity" and settings.moved:
+        Xi = Xi.clone()
+        for kind, index, *at in settings.moved:
+            points = Xi if kind == "memory" else examples
+            if index < len(points):
+                points[index] = torch.tensor(at, dtype=Xi.dtype)
+        ghosts = Xi[pairs]
     if settings.query_at is not None:
         query = plane.lift(torch.tensor([settings.query_at], dtype=Xi.dtype))[0]
         target = int((Xi @ query).argmax())
+    own_examples = examples.clone()
     if settings.query_as_example:
         if target not in pairs:
             pairs[-1] = target
@@ -669,8 +707,9 @@ def landscape(settings: LandscapeSettings) -> Landscape:
     reshaped = apply(interpolate(reshaping.W1, settings.strength), Xi)
 
     # Memories in between lie between both ends, so this window serves every strength.
-    drawn = torch.cat([Xi, full, examples, query[None]])
-    xs, ys = _axes(plane.project(drawn), settings.grid)
+    placed = torch.cat([Xi, full, examples, query[None]])
+    drawn = placed if drawn is None else drawn
+    xs, ys = _axes(plane.project(drawn), plane.project(placed), settings.grid)
     pick = torch.linspace(0, settings.grid - 1, settings.starts).round().long()
     basin_xs, basin_ys = xs[pick], ys[pick]
     starts = plane.lift(torch.cartesian_prod(basin_ys, basin_xs).flip(1))
@@ -750,6 +789,7 @@ def landscape(settings: LandscapeSettings) -> Landscape:
         examples=examples.numpy(),
         example_points=plane.project(examples).numpy(),
         example_off_plane=plane.off_plane(examples).numpy(),
+        own_examples=own_examples.numpy(),
         pairs=pairs.numpy(),
         target=target,
         reshaping=reshaping,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from pages.ui import cache, charts, controls, frame, panel
-from pages.ui.chart_view import Frames
+from pages.ui import cache, charts, controls, frame, moved, panel
+from pages.ui.chart_view import Frames, Live
 from pages.ui.memory_words import ENERGY, LAYOUT, in_our_words
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ PAGE = "landscape"
 PLANE = {"through the query": "query", "principal components": "pca"}
 TABLE = "your table"
 FRAMES = 48  # a longer path is played in this many frames, its early steps all
+BASINS = 41  # starts a side from which basins are mapped where they are shown
+LIVE = 96  # memories up to which the browser can follow a dragged point
 BARS = 48  # attention is drawn for at most this many memories
 
 
@@ -34,6 +37,7 @@ class Settings:
     lemma: bool
     family: str
     beta: float
+    basins: bool
     layout: str
     table: str | bytes
     memories: int
@@ -46,6 +50,7 @@ class Settings:
     plane: str
     ridge: float
     tolerance: float
+    moved: str
 
 
 SCENARIOS = (
@@ -143,6 +148,8 @@ def engine(s: Settings) -> dict[str, Any]:
         "query_at": (s.x, s.y) if s.query == "placed" else None,
         "plane": PLANE[s.plane],
         "seed": s.seed,
+        **({"moved": moved.parse(s.moved)} if s.moved.strip() else {}),
+        **({"starts": BASINS} if s.basins else {}),
     }
 
 
@@ -152,8 +159,9 @@ def compute(s: Settings) -> Landscape:
             "This picture was made from an uploaded file, and a link cannot carry that. Upload "
             "the file here, or paste a table."
         )
+    keywords = engine(s)
     try:
-        return cache.landscape(s.table if s.layout == TABLE else None, **engine(s))
+        return cache.landscape(s.table if s.layout == TABLE else None, **keywords)
     except ValueError as reason:
         raise ValueError(in_our_words(str(reason))) from None
 
@@ -171,6 +179,26 @@ def clicked(point: dict[str, Any]) -> None:
     if isinstance(point.get("x"), float | int) and isinstance(point.get("y"), float | int):
         at = {key: float(f"{point[key]:.5g}") for key in ("x", "y")}
         panel.set_values(PAGE, {"query": "placed", **at})
+
+
+def dragged(point: dict[str, Any]) -> None:
+    """A point was let go somewhere else: the query goes there, or its place is noted among the moved points."""
+    kind, index = point.get("kind"), point.get("index")
+    if kind == "query":
+        return clicked(point)
+    at = [point.get("x"), point.get("y")]
+    if (
+        kind not in ("memory", "example")
+        or not isinstance(index, int)
+        or not all(isinstance(v, int | float) and math.isfinite(v) for v in at)
+    ):
+        return
+    x, y = (float(f"{v:.5g}") for v in at)
+    before: tuple[moved.Moved, ...] = ()
+    with contextlib.suppress(ValueError):  # a text that nobody can read has no points to keep
+        before = moved.parse(panel.values(PAGE)["moved"])
+    kept = tuple(m for m in before if m[:2] != (kind, index))
+    panel.set_values(PAGE, {"moved": moved.text(sorted((*kept, (kind, index, x, y))))})
 
 
 # ---- pictures ------------------------------------------------------------------------------------
@@ -222,7 +250,50 @@ def frames(fig: Any, r: Landscape, shown: np.ndarray) -> Frames:
     return Frames(data=data, labels=[f"step {k} of {played[-1]}" for k in played], group=PAGE)
 
 
-def key(r: Landscape, view: str) -> str:
+def live(s: Settings, r: Landscape) -> Live | None:
+    """What the browser needs so that energies follow a dragged point; None where `still()` says why not."""
+    if still(s, r):
+        return None
+    before, whole = r.before.memories, r.plane.kind == "identity"
+    scene = {
+        "memories": before.ravel(),
+        "M": len(before),
+        # In two dimensions the browser solves for W1 itself; else no drag changes the map.
+        "full": (before @ r.reshaping.W1.numpy().T).ravel(),
+        "examples": (r.own_examples if whole else r.example_points).ravel(),
+        "pairs": np.arange(len(r.examples)) % len(before) if whole else r.pairs,
+        "query": r.query_point,
+        "placed": s.query == "placed",
+        "lemma": s.lemma,
+        "family": r.settings.energy,
+        "beta": s.beta,
+        "strength": s.strength,
+        "ridge": s.ridge,
+        "tolerance": s.tolerance,
+        "origin": r.plane.origin.numpy(),
+        "basis": r.plane.basis.numpy().ravel(),
+    }
+    side_by_side = {"xaxis": "before", "xaxis2": "after"}
+    panels = side_by_side if s.view == "before | after" else {"xaxis": s.view}
+    # A query off the plane starts where the browser does not know.
+    followed = ("beta", "strength") if r.query_off_plane < 1e-9 else ()
+    sliders = {name: f"st-key-{PAGE}-{name}-slider" for name in followed}
+    return Live(scene, panels, whole, sliders)
+
+
+def still(s: Settings, r: Landscape) -> str:
+    """Why nothing can be dragged, in words; empty if something can."""
+    if len(r.before.memories) > LIVE:
+        return f"With more than {LIVE} memories nothing can be dragged; a click still places the query."
+    if s.lemma and r.plane.kind != "identity":
+        return (
+            "Nothing can be dragged here: the query is an example, and where it goes the map W₁ follows, which "
+            "the browser works out in two dimensions only. A click still places the query."
+        )
+    return ""
+
+
+def key(r: Landscape, view: str, basins: bool = False) -> str:
     """The colours and marks of the plane explained, as HTML."""
     flat = r.plane.kind == "identity"
     marks = {"disc": "memory", "ring": "query"}
@@ -237,7 +308,13 @@ def key(r: Landscape, view: str) -> str:
         (low, high), name, colours = r.colour_range, "E", charts.gradient(charts.SEQUENTIAL)
     bar = f'{name} {number(low)} <i style="background: {colours}"></i> {number(high)}'
     named = "".join(f'<span><b class="{m}"></b>{words}</span>' for m, words in marks.items())
-    return f'<p class="lab-key"><span>{bar}</span>{named}</p>'
+    tints = ""
+    if basins and not view.startswith("3-D"):
+        tints = (
+            "<span>A basin is tinted by the memory at which retrieval from there ends, as its number shows; "
+            "grey: a mixture, or none</span>"
+        )
+    return f'<p class="lab-key"><span>{bar}</span>{named}{tints}</p>'
 
 
 def draw(page: frame.Page[Settings], r: Landscape) -> None:
@@ -248,11 +325,14 @@ def draw(page: frame.Page[Settings], r: Landscape) -> None:
     )
     beside = None  # where the small charts go: below, unless there is room at the side
     if s.view == "before | after":
-        fig = charts.landscape_pair(r, units(r))
+        fig = charts.landscape_pair(r, units(r), basins=s.basins)
         alt = f"Energy on the plane before and after reshaping: {what}."
-        page.chart(fig, "before-after", alt, frames=frames(fig, r, shown), on_click=clicked)
+        page.chart(
+            fig, "before-after", alt, frames=frames(fig, r, shown), on_click=clicked,
+            live=live(s, r), on_drag=dragged,
+        )  # fmt: skip
         with page.stage:
-            st.html(key(r, s.view))
+            st.html(key(r, s.view, s.basins))
     else:
         with page.stage:
             at, beside = st.columns([0.57, 0.43])
@@ -262,12 +342,15 @@ def draw(page: frame.Page[Settings], r: Landscape) -> None:
             alt = f"Energy as height over the plane, {side} reshaping: {what}."
             page.chart(fig, "surface", alt, on_click=clicked, into=at)
         else:
-            fig = charts.landscape_plane(r, s.view, units(r))
+            fig = charts.landscape_plane(r, s.view, units(r), basins=s.basins)
             alt = f"Energy on the plane, {s.view}: {what}."
             moving = frames(fig, r, shown)
-            page.chart(fig, s.view, alt, frames=moving, on_click=clicked, into=at)
+            page.chart(
+                fig, s.view, alt, frames=moving, on_click=clicked, live=live(s, r), on_drag=dragged,
+                into=at,
+            )  # fmt: skip
         with at:
-            st.html(key(r, s.view))
+            st.html(key(r, s.view, s.basins))
     trace = charts.landscape_retrieval(r, shown)
     alt = f"Energy of the state at each step, and attention over the memories: {what}."
     page.chart(trace, "retrieval", alt, frames=frames(trace, r, shown), into=beside)
@@ -345,9 +428,38 @@ def notes(s: Settings, r: Landscape) -> str:
         said.append(f"At s = {s.strength:g} the memories have not moved all the way.")
     if r.plane.kind == "identity" and s.plane == "principal components":
         said.append("In 2 dimensions there is only one plane, so the choice of it does nothing.")
+    said += by_hand(s, r)
     if not (r.before.converged and r.after.converged):
         said.append(in_our_words((r.after if r.before.converged else r.before).message))
     return " ".join(said)
+
+
+def by_hand(s: Settings, r: Landscape) -> list[str]:
+    """What was moved by hand, and what cannot be."""
+    said, flat = [], r.plane.kind == "identity"
+    if (reason := still(s, r)) and not s.view.startswith("3-D"):
+        said.append(reason)
+    elif not flat:
+        said.append(
+            "In more than 2 dimensions only the query can be dragged: the plane of the picture is made from "
+            "the memories, and would tilt with them."
+        )
+    points = moved.parse(s.moved)
+    counts = {"memory": len(r.before.memories), "example": len(r.examples)}
+    moving = [m for m in points if flat and m[1] < counts[m[0]]]
+    if moving:
+        one = len(moving) == 1
+        said.append(
+            f"{len(moving)} point{' was' if one else 's were'} moved by hand; empty *Moved points* under Fine "
+            f"points to put {'it' if one else 'them'} back."
+        )
+    if len(points) > len(moving):
+        said.append(
+            f"{len(points) - len(moving)} of the moved points "
+            + ("do nothing: there is no memory or example of that number." if flat else
+               "do nothing in more than 2 dimensions.")
+        )  # fmt: skip
+    return said
 
 
 def bound(side: Side, value: float, vacuous: bool) -> str:
@@ -445,7 +557,7 @@ def render() -> None:
         Settings,
         SCENARIOS,
         lead="In-context examples move stored memories, and the wells a query falls into. Click to "
-        "place the query.",
+        "place the query; drag it, an example, or a memory of the left picture, and the energy follows.",
         equation=equation,
         symbols=SYMBOLS,
     )

@@ -241,6 +241,11 @@ LANDSCAPE: tuple[Control, ...] = (
         default=20.0, low=0.1, high=1000.0, step=0.05, log=True,
         help="Large β: every memory has a well of its own. Small β: one well for all.",
     ),
+    Toggle(
+        page="landscape", key="basins", label="Show the basins", section="Energy", default=False,
+        help="A point's basin is tinted by the memory at which retrieval from the point ends, grey where it "
+        "ends at a mixture of several memories, or at none.",
+    ),
     Choice(
         page="landscape", key="layout", label="Layout", section="Memories", default="on a circle",
         options=("random", "clustered", "correlated", "on a circle", "your table"),
@@ -297,6 +302,12 @@ LANDSCAPE: tuple[Control, ...] = (
         default=1e-12, low=1e-15, high=0.1, step=0.5, log=True,
         help="Directions of the ghosts whose singular value is below this share of the largest "
         "one count as absent.",
+    ),
+    Text(
+        page="landscape", key="moved", label="Moved points", section="Fine points", default="",
+        longest=2400, lines=3,
+        help="Memories and examples that were dragged, in two dimensions: one a line, such as "
+        "memory 0: 0.5, -0.2. Empty: all lie where they were drawn.",
     ),
 )  # fmt: skip
 

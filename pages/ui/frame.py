@@ -15,7 +15,7 @@ import streamlit as st
 
 from pages import catalog
 from pages.ui import panel, share, terms
-from pages.ui.chart_view import Frames, chart_view
+from pages.ui.chart_view import Frames, Live, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
 from pages.ui.controls import Scenario, defaults
@@ -340,6 +340,8 @@ class Page(Generic[S]):
         *,
         frames: Frames | None = None,
         on_click: Callable[[dict[str, Any]], None] | None = None,
+        live: Live | None = None,
+        on_drag: Callable[[dict[str, Any]], None] | None = None,
         exported: bool = True,
         into: Any = None,
     ) -> None:
@@ -347,15 +349,21 @@ class Page(Generic[S]):
         if exported:
             self._figures[key] = fig
 
-        def clicked(point: dict[str, Any]) -> None:
-            assert on_click is not None
-            on_click(point)
-            panel.rerun_all(self.name)
+        def told(
+            act: Callable[[dict[str, Any]], None] | None,
+        ) -> Callable[[dict[str, Any]], None] | None:
+            def tell(point: dict[str, Any]) -> None:
+                assert act is not None
+                act(point)
+                panel.rerun_all(self.name)
 
+            return tell if act else None
+
+        more = {} if live is None else {"live": live, "on_drag": told(on_drag)}
         with into if into is not None else self.stage:
             chart_view(
-                fig, key=f"{self.name}-{key}", alt=alt, frames=frames, on_click=clicked if on_click else None,
-                file_name=f"{self.name}-{key}",
+                fig, key=f"{self.name}-{key}", alt=alt, frames=frames, on_click=told(on_click),
+                file_name=f"{self.name}-{key}", **more,
             )  # fmt: skip
 
     def look_for(self, sentence: str) -> None:

@@ -6,6 +6,7 @@ out in decimal, nothing is base64, and the browser makes typed arrays of it with
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,23 @@ _LOOKS = {theme: {"colours": COLOURS[theme], "template": template(theme)} for th
 
 
 @dataclass(frozen=True)
+class Live:
+    """Points of a landscape that can be dragged, and what the browser needs to know to let energy follow.
+
+    Attributes:
+        scene: the arguments of `sides()` in `energy.js`, arrays flat.
+        panels: `{"xaxis": "before", "xaxis2": "after"}`, or `"difference"`: what each subplot shows.
+        whole: the space has two dimensions, so that examples and memories can be dragged as well as the query.
+        sliders: `{"beta": class of the element around its slider}`, likewise `"strength"`.
+    """
+
+    scene: Mapping[str, Any]
+    panels: Mapping[str, str]
+    whole: bool
+    sliders: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Frames:
     """Pictures the browser plays without asking Python.
 
@@ -71,6 +89,8 @@ def chart_view(
     alt: str,
     frames: Frames | None = None,
     on_click: Callable[[dict[str, Any]], None] | None = None,
+    live: Live | None = None,
+    on_drag: Callable[[dict[str, Any]], None] | None = None,
     file_name: str = "",
 ) -> None:
     """Draw `fig` at this place of the page.
@@ -81,21 +101,33 @@ def chart_view(
         alt: what the picture shows, for those who cannot see it.
         frames: what the play, step and reset buttons show.
         on_click: called before the rerun with `{"x", "y", "curve", "point"}`, x and y where the mouse was.
+        live: what can be dragged; for figures whose `layout.meta["canvas"]` is on.
+        on_drag: called before the rerun with `{"kind", "index", "x", "y"}` of the point that was let go.
         file_name: of the PNG and SVG, without ending; the key if empty.
     """
     head = {"key": key, "alt": alt, "click": on_click is not None, "file": file_name or key}
-    block = pack(fig, head, frames)
+    block = pack(fig, head, frames, live)
     event = f"{key}~view"
 
-    def clicked() -> None:
-        point = st.session_state[event].get("click")
-        if point and on_click is not None:
-            on_click(point)
+    def told(name: str, act: Callable[[dict[str, Any]], None] | None) -> Callable[[], None]:
+        def tell() -> None:
+            point = st.session_state[event].get(name)
+            if point and act is not None:
+                act(point)
 
-    _mount(data=block, key=event, on_click_change=clicked)
+        return tell
+
+    _mount(
+        data=block,
+        key=event,
+        on_click_change=told("click", on_click),
+        on_drag_change=told("drag", on_drag),
+    )
 
 
-def pack(fig: Figure, head: Mapping[str, Any], frames: Frames | None = None) -> bytes:
+def pack(
+    fig: Figure, head: Mapping[str, Any], frames: Frames | None = None, live: Live | None = None
+) -> bytes:
     """The figure as bytes: u4 length of the head, head, arrays, each on a multiple of 8.
 
     Two-dimensional arrays go as float32 (they are coloured, not read), all others as they are.
@@ -119,6 +151,8 @@ def pack(fig: Figure, head: Mapping[str, Any], frames: Frames | None = None) -> 
             "pause": frames.pause,
         },
     }
+    if live is not None:
+        body["live"] = _lift(dataclasses.asdict(live), arrays)
     offset = 0
     table = []
     for a in arrays:

@@ -1,6 +1,8 @@
 // Draws one figure with Plotly.react into a node that outlives reruns, so zoom and camera stay.
 import { describe } from "./describe.js";
+import { Live } from "./live.js";
 import { fill, unpack } from "./payload.js";
+import { Canvas } from "./plane.js";
 
 const views = new WeakMap(); // figure element -> View
 
@@ -77,6 +79,7 @@ class View {
     window.removeEventListener("reshape:frame", this.onFrame);
     document.removeEventListener("fullscreenchange", this.onFull);
     paper.removeEventListener("change", this.onPaper);
+    this.live?.remove();
     if (window.Plotly && this.drawn) window.Plotly.purge(this.plot);
   }
 
@@ -85,7 +88,10 @@ class View {
     try {
       const head = bytes.figure ? bytes : unpack(bytes);
       const theme = this.theme();
-      if (head.revision === this.head?.revision && theme === this.lastTheme) return;
+      if (head.revision === this.head?.revision && theme === this.lastTheme) {
+        this.live?.settled(); // a drag that changed nothing, or was refused
+        return;
+      }
       if (head.revision !== this.head?.revision) {
         this.stop();
         this.head = head;
@@ -156,6 +162,7 @@ class View {
         squared(layout);
         if (!layout.width) return (this.waiting = true); // hidden (a closed tab): drawn once it has a width
         this.waiting = false;
+        this.canvasFor({ data, layout });
         this.plot.setAttribute("role", "img");
         this.plot.setAttribute("aria-label", this.head.alt);
         this.plot.setAttribute("aria-describedby", this.words.id);
@@ -166,8 +173,10 @@ class View {
         });
         if (!this.drawn) {
           this.drawn = true;
-          this.plot.on("plotly_click", (event) => this.clicked(event));
+          this.plot.on("plotly_click", (event) => !this.live && this.clicked(event));
+          this.plot.on("plotly_afterplot", () => this.repaint()); // zoomed, or a new size
         }
+        this.live?.settled();
         this.root.dataset.click = this.head.click;
         this.root.dataset.state = "drawn";
         this.message.textContent = "";
@@ -178,6 +187,32 @@ class View {
       }
     });
     return this.queue;
+  }
+
+  // A figure that says so has its heatmaps and contour lines painted on a canvas under the rest of it.
+  canvasFor({ data, layout }) {
+    if (!layout.meta?.canvas) return;
+    this.canvas ??= new Canvas(this.plot);
+    this.shown = { data: [...data], layout: { ...layout } };
+    this.canvas.take(this.shown);
+    layout.plot_bgcolor = "rgba(0,0,0,0)";
+    data.forEach((trace, i) => {
+      if (trace.type !== "scatter") data[i] = { type: trace.type, visible: false };
+    });
+    if (!this.head.live) {
+      this.live?.remove();
+      this.live = undefined;
+      return;
+    }
+    this.live ??= new Live(this);
+    this.live.update(this.head.live, this.head.arrays);
+  }
+
+  repaint() {
+    if (!this.canvas) return;
+    if (this.live?.busy()) this.live.ask();
+    else this.canvas.paint();
+    this.live?.follow();
   }
 
   // Says when the picture stands on the screen; tests and benchmarks wait for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ _WHITE, _NIGHT, _QUERY, _EXAMPLE = "#ffffff", "#0c1b3a", "#ff6a3d", "#ffc53d"
 # than the engine for the numbers; smoothed and a third of a screen wide, 101 look like 201.
 _PAIR, _CONTOURS = 101, 51
 _LEVELS = 14  # contour lines
+_TINTS = 24  # basins of so many memories have a colour of their own; then they begin again
 _NAMED = 24  # memories up to which each shows its number
 # On the page the legend and the colour bar are HTML, which costs nothing to leave as it is; plotly's own
 # take a third of a redraw. A file has them in the picture.
@@ -42,12 +44,13 @@ _FILE = {
 }
 
 
-def landscape_pair(r: Landscape, units: tuple[str, str]) -> Figure:
+def landscape_pair(r: Landscape, units: tuple[str, str], basins: bool = False) -> Figure:
     """Before and after reshaping side by side: one colour scale, one zoom."""
     across, up = _axes(r)
     return figure(
         *_slice(r, r.before.energy, "before", r.colour_range, _PAIR),
         *_slice(r, r.after.energy, "after", r.colour_range, _PAIR, axes="2"),
+        *(_basins(r, "before") + _basins(r, "after", axes="2") if basins else []),
         *_marks(r, "before"),
         *_marks(r, "after", axes="2", legend=False),
         height=402,
@@ -70,6 +73,7 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> Figure:
             _heading(_after(r), "x2", "y2"),
         ],
         meta={
+            "canvas": True,
             "file": _FILE,
             "square": [["xaxis", "yaxis"], ["xaxis2", "yaxis2"]],
             "fill": {"aspect": 0.47, "extra": 70, "above": 398},
@@ -84,7 +88,9 @@ def landscape_pair(r: Landscape, units: tuple[str, str]) -> Figure:
     )
 
 
-def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> Figure:
+def landscape_plane(
+    r: Landscape, view: str, units: tuple[str, str], basins: bool = False
+) -> Figure:
     """One picture of the plane: `"after"`, or `"difference"` (after minus before)."""
     if view == "difference":
         top = r.difference_range or 1.0
@@ -99,9 +105,15 @@ def landscape_plane(r: Landscape, view: str, units: tuple[str, str]) -> Figure:
     across, up = _axes(r)
     return figure(
         *layers,
+        *(_basins(r, "after") if basins else []),
         *marks,
         coloraxis=_colours(span, DIVERGING if view == "difference" else SEQUENTIAL),
-        meta={"file": _FILE, "square": [["xaxis", "yaxis"]], "narrow": {"height": 430}},
+        meta={
+            "canvas": True,
+            "file": _FILE,
+            "square": [["xaxis", "yaxis"]],
+            "narrow": {"height": 430},
+        },
         height=430,
         xaxis={"title": {"text": units[0]}, **across},
         yaxis={"title": {"text": units[1]}, "scaleanchor": "x", **up},
@@ -172,6 +184,35 @@ def _slice(
             "showlegend": False, "meta": {"series": f"contours, {which}"}, **at,
         },
     ]  # fmt: skip
+
+
+def _basins(r: Landscape, which: str, axes: str = "") -> list[dict]:
+    """Every start tinted by the memory at which its retrieval ends; grey (-1) where that is a mixture or
+    none, open where it is not known."""
+    side = getattr(r, which)
+    ends = [o.split()[-1] if o.startswith("retrieved") else "-1" for o in side.stationary.outcome]
+    labels = np.array([*(int(e) for e in ends), 0])[side.basins].astype(float)
+    labels[side.basins < 0] = np.nan
+    return [
+        heatmap(
+            np.where(labels < 0, labels, labels % _TINTS), r.basin_xs, r.basin_ys, f"basins, {which}",
+            zsmooth=False, zmin=-1.5, zmax=_TINTS - 0.5, colorscale=_tints(), showscale=False,
+            opacity=0.5, hoverinfo="skip",
+            meta={"series": f"memory at which retrieval ends, {which}", "basins": _TINTS},
+            xaxis=f"x{axes}", yaxis=f"y{axes}",
+        )
+    ]  # fmt: skip
+
+
+def _tints() -> list[list]:
+    """Grey, then hues a golden angle apart, so that neighbours in number differ; in plateaus."""
+    colours = ["#8a8a8a"]
+    for i in range(_TINTS):
+        # Lightness steps too: a second channel where hues look alike.
+        rgb = colorsys.hls_to_rgb((0.08 + i * 0.381966) % 1, (0.42, 0.62, 0.52)[i % 3], 0.75)
+        colours.append("#" + "".join(f"{round(255 * c):02x}" for c in rgb))
+    n = len(colours)
+    return [[at / n, c] for i, c in enumerate(colours) for at in (i, i + 1)]
 
 
 def _marks(

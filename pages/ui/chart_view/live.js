@@ -1,0 +1,402 @@
+// Points of a landscape that can be dragged: energy, basins and the query's way follow in the browser, on the
+// canvas of plane.js. When the point is let go Python is told, and its picture takes over.
+import { sides } from "./energy.js";
+import { fill } from "./payload.js";
+
+const FAR = 4; // pixels a press may wander and still be a click
+
+export class Live {
+  constructor(view) {
+    this.view = view;
+    this.changes = {}; // what differs from the scene that Python sent: { query, memories, examples, beta, strength }
+    const { plot } = view;
+    this.off = new AbortController();
+    const on = (target, name, act, more = {}) => target.addEventListener(name, act, { signal: this.off.signal, capture: true, ...more });
+    on(plot, "pointerdown", (e) => this.press(e));
+    // Plotly listens to these: a press on a point is not for it.
+    for (const name of ["mousedown", "touchstart"]) on(plot, name, (e) => this.held && (e.stopPropagation(), e.preventDefault()), { passive: false });
+    on(plot, "touchmove", (e) => this.held && e.preventDefault(), { passive: false });
+    on(plot, "pointermove", (e) => this.hover(e));
+    on(plot, "pointerleave", () => this.tell());
+    on(window, "pointermove", (e) => this.drag(e));
+    on(window, "pointerup", (e) => this.release(e));
+    on(window, "pointercancel", () => this.cancel());
+    this.tip = document.createElement("div");
+    this.tip.className = "lab-chart-tip";
+    this.handle = this.handleButton(on);
+    plot.after(this.tip, this.handle);
+  }
+
+  remove() {
+    this.off.abort();
+    this.sliders?.disconnect();
+    for (const node of [this.tip, this.handle]) node.remove();
+  }
+
+  // A new picture has come from Python. What is held stays as it is, all else is Python's again.
+  update(live, arrays) {
+    this.live = live;
+    this.scene = fill(live.scene, arrays, {});
+    this.scene.plane = { origin: this.scene.origin, basis: this.scene.basis };
+    if (!this.held?.moved && !this.keyed) this.changes = {};
+    this.watch();
+  }
+
+  // Whether the picture shown is the browser's own.
+  busy() {
+    return Object.keys(this.changes).length > 0;
+  }
+
+  settled() {
+    if (this.held?.moved || this.keyed) return;
+    this.changes = {};
+    this.rest();
+  }
+
+  // --- which point ------------------------------------------------------------------------------------
+
+  // The points that can be dragged in a panel, those on top last.
+  points(panel) {
+    const { scene, shown } = this;
+    const which = this.live.panels[panel.x];
+    const pick = (kind, flat) => Array.from({ length: flat.length / 2 }, (_, i) => ({ kind, index: i, at: [flat[2 * i], flat[2 * i + 1]] }));
+    const now = { ...scene, ...this.changes };
+    return [
+      ...(this.live.whole ? pick("example", shown?.examples ?? now.examples) : []),
+      ...(this.live.whole && which === "before" ? pick("memory", now.memories) : []),
+      { kind: "query", index: 0, at: now.query },
+    ];
+  }
+
+  find(event) {
+    const { canvas, plot } = this.view;
+    const box = plot.getBoundingClientRect();
+    const [px, py] = [event.clientX - box.left, event.clientY - box.top];
+    for (const panel of canvas.panels ?? []) {
+      const place = canvas.place(panel);
+      if (px < place.left || py < place.top || px > place.left + place.width || py > place.top + place.height) continue;
+      let [point, least] = [null, event.pointerType === "touch" ? 20 : 11];
+      for (const p of this.points(panel)) {
+        const far = Math.hypot(place.px(p.at[0]) - px, place.py(p.at[1]) - py);
+        if (far <= least) [point, least] = [p, far];
+      }
+      return { panel, place, px, py, point };
+    }
+    return null;
+  }
+
+  // --- the pointer ------------------------------------------------------------------------------------
+
+  press(event) {
+    if (event.button || !this.view.drawn) return;
+    const found = this.find(event);
+    if (!found) return;
+    this.pressed = { ...found, from: [event.clientX, event.clientY], id: event.pointerId };
+    if (!found.point) return;
+    this.held = { ...found, ...found.point, id: event.pointerId, moved: false };
+    event.stopPropagation();
+    this.tell();
+  }
+
+  hover(event) {
+    if (event.buttons || this.held || !this.view.drawn || event.pointerType === "touch") return;
+    const found = this.find(event);
+    this.view.root.dataset.grab = found?.point ? "open" : "";
+    this.tell(found);
+  }
+
+  // The energy where the mouse is, of the nearest point of Python's grid, as plotly would say it.
+  tell(found) {
+    const { tip, view } = this;
+    const over = view.plot.querySelector(".hoverlayer")?.childElementCount;
+    const trace = found?.panel.heat[0];
+    const grip = this.view.root.dataset.live === "true";
+    tip.hidden = !trace || Boolean(over) || grip;
+    if (tip.hidden) return;
+    const { place, px, py } = found;
+    const nearest = (axis, v) => Math.max(0, Math.min(axis.length - 1, Math.round((v - axis[0]) / (axis[1] - axis[0]))));
+    const [j, i] = [nearest(trace.x, place.x(px)), nearest(trace.y, place.y(py))];
+    const value = trace.z[i][j];
+    tip.textContent = `${trace.x[j].toFixed(3)}, ${trace.y[i].toFixed(3)}\nE = ${Number.isFinite(value) ? value.toFixed(4) : "not finite"}`;
+    const flip = px + 150 > view.plot.clientWidth;
+    Object.assign(tip.style, { left: `${px + (flip ? -14 : 14)}px`, top: `${view.plot.offsetTop + py - 20}px`, transform: flip ? "translateX(-100%)" : "" });
+  }
+
+  drag(event) {
+    const { held } = this;
+    if (!held || event.pointerId !== held.id) return;
+    const [x0, y0] = this.pressed.from;
+    if (!held.moved && Math.hypot(event.clientX - x0, event.clientY - y0) < FAR) return;
+    if (!held.moved) this.view.root.dataset.grab = "closed";
+    held.moved = true;
+    const box = this.view.plot.getBoundingClientRect();
+    const place = this.view.canvas.place(held.panel);
+    this.move(held, place.x(event.clientX - box.left), place.y(event.clientY - box.top), place);
+  }
+
+  release(event) {
+    const { held, pressed } = this;
+    if (!pressed || event.pointerId !== pressed.id) return;
+    this.held = this.pressed = undefined;
+    const still = Math.hypot(event.clientX - pressed.from[0], event.clientY - pressed.from[1]) < FAR;
+    this.view.root.dataset.grab = "";
+    if (held?.moved) return this.commit(held);
+    if (still && this.view.head.click) {
+      const { place, px, py } = pressed;
+      this.view.send("click", { x: place.x(px), y: place.y(py) });
+    }
+  }
+
+  cancel() {
+    this.held = this.pressed = undefined;
+    this.view.root.dataset.grab = "";
+    this.settled();
+  }
+
+  // --- the keyboard -----------------------------------------------------------------------------------
+
+  // One button stands on the chosen point, so that Tab reaches the picture with one press.
+  handleButton(on) {
+    const b = document.createElement("button");
+    b.type = "button";
+    b.className = "lab-chart-handle";
+    this.chosen = -1; // the query, which comes last
+    on(b, "focus", () => this.follow());
+    on(b, "blur", () => this.keyed && this.finish());
+    on(b, "keydown", (e) => this.key(e));
+    on(b, "keyup", (e) => this.keyed && e.key.startsWith("Arrow") && (clearTimeout(this.later), this.later = setTimeout(() => this.finish(), 500)));
+    return b;
+  }
+
+  key(event) {
+    const panel = this.view.canvas.panels?.[0];
+    if (!panel || !this.view.drawn) return;
+    const all = this.points(panel);
+    const turn = { PageDown: 1, PageUp: -1 }[event.key];
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+    if (turn) {
+      if (this.keyed) this.finish();
+      this.chosen = (this.chosen + turn + 2 * all.length) % all.length;
+    } else if (step) {
+      const point = all.at(this.chosen);
+      const place = this.view.canvas.place(panel);
+      const size = (place.range[1] - place.range[0]) / (event.shiftKey ? 20 : 100);
+      clearTimeout(this.later);
+      this.keyed = { ...point, panel };
+      this.move(this.keyed, point.at[0] + step[0] * size, point.at[1] + step[1] * size, place);
+    } else if (event.key === "Enter" && this.keyed) this.finish();
+    else if (event.key === "Escape") (this.keyed = undefined, clearTimeout(this.later), this.settled());
+    else return;
+    event.preventDefault();
+    this.follow();
+  }
+
+  finish() {
+    clearTimeout(this.later);
+    const point = this.keyed;
+    this.keyed = undefined;
+    if (point) this.commit(point);
+  }
+
+  // The button stands where its point is, and says so.
+  follow() {
+    const panel = this.view.canvas.panels?.[0];
+    if (!panel || !this.scene || !this.view.plot._fullLayout?.[panel.x]) return;
+    const all = this.points(panel);
+    const point = all.at(this.chosen) ?? all.at((this.chosen = -1));
+    const place = this.view.canvas.place(panel);
+    const name = point.kind === "query" ? "the query" : `${point.kind} ${point.index}`;
+    this.handle.setAttribute("aria-label", `${name} at ${point.at.map((v) => v.toFixed(2)).join(", ")}. Arrows move it, Page Up and Page Down choose another point.`);
+    Object.assign(this.handle.style, { left: `${place.px(point.at[0])}px`, top: `${this.view.plot.offsetTop + place.py(point.at[1])}px` });
+  }
+
+  // --- what follows -----------------------------------------------------------------------------------
+
+  move(point, x, y, place) {
+    const [x0, x1, y0, y1] = place.range;
+    const at = [Math.max(x0, Math.min(x1, x)), Math.max(y0, Math.min(y1, y))].map((v) => Number(v.toPrecision(5)));
+    point.at = at;
+    if (point.kind === "query") Object.assign(this.changes, { query: at, placed: true });
+    else {
+      const name = point.kind === "memory" ? "memories" : "examples";
+      this.changes[name] = (this.changes[name] ?? this.scene[name]).slice();
+      this.changes[name].set(at, 2 * point.index);
+    }
+    this.ask();
+  }
+
+  commit({ kind, index, at: [x, y] }) {
+    this.view.send("drag", { kind, index, x, y });
+  }
+
+  // Sliders of the page's panel: the text over their thumb is their value while they move.
+  watch() {
+    if (this.sliders) return;
+    this.sliders = new MutationObserver(() => {
+      for (const [name, place] of Object.entries(this.live.sliders)) {
+        const value = parseFloat(document.querySelector(`.${place} [data-testid=stSliderThumbValue]`)?.textContent);
+        if (!Number.isFinite(value) || value === (this.changes[name] ?? this.scene[name])) continue;
+        if (Math.abs(value - this.scene[name]) <= 1e-5 * Math.abs(value)) delete this.changes[name];
+        else this.changes[name] = value;
+        this.ask();
+      }
+    });
+    for (const place of Object.values(this.live.sliders)) {
+      const node = document.querySelector(`.${place}`);
+      if (node) this.sliders.observe(node, { subtree: true, childList: true, characterData: true });
+    }
+  }
+
+  ask() {
+    this.asked ??= requestAnimationFrame(() => {
+      this.asked = undefined;
+      if (this.busy()) this.paint();
+      else this.rest();
+    });
+  }
+
+  rest() {
+    const { root, canvas } = this.view;
+    root.dataset.live = "";
+    this.shown = undefined;
+    canvas.take(this.view.shown);
+    canvas.paint();
+    this.follow();
+  }
+
+  paint() {
+    const started = performance.now();
+    const { canvas, root } = this.view;
+    const { scene, before, after } = sides({ ...this.scene, ...this.changes });
+    this.shown = scene;
+    const flat = this.live.whole;
+    const panels = canvas.take(this.view.shown);
+    const { x, y } = panels[0].heat[0];
+    const grids = { before: before.grid(x, y), after: after.grid(x, y) };
+    grids.difference = grids.after.map((row, i) => row.map((v, j) => v - grids.before[i][j]));
+    const span = this.live.panels[panels[0].x] === "difference" ? reach(grids.difference) : extent([...grids.before, ...grids.after]);
+    canvas.layout = { ...canvas.layout, coloraxis: { ...canvas.layout.coloraxis, cmin: span[0], cmax: span[1] } };
+    const ways = {};
+    for (const [name, side] of [["before", before], ["after", after]]) ways[name] = side.path(...scene.query);
+    for (const panel of panels) {
+      const which = this.live.panels[panel.x];
+      const side = which === "before" ? before : after;
+      panel.heat = panel.heat.flatMap((trace) => {
+        if (!trace.meta?.basins) return [{ ...trace, z: grids[which] }];
+        const known = !("beta" in this.changes || "strength" in this.changes);
+        if (!flat) return known ? [trace] : []; // basins of the space take Python too long to wait for here
+        return [{ ...trace, z: side.basins(trace.x, trace.y).map((row) => row.map((v) => (v < 0 ? v : v % trace.meta.basins))) }];
+      });
+      const every = Math.round((x.length - 1) / (panel.lines[0].x.length - 1));
+      const coarse = grids[which].filter((_, i) => i % every === 0).map((row) => row.filter((_, j) => j % every === 0));
+      const number = Math.round((panel.lines[0].contours.end - panel.lines[0].contours.start) / panel.lines[0].contours.size) || 1;
+      panel.lines = panel.lines.map((l) => ({ ...l, z: coarse, contours: { start: span[0], size: (span[1] - span[0]) / number || 1 } }));
+    }
+    root.dataset.live = "true"; // plotly's marks hide
+    this.tip.hidden = true;
+    canvas.paint((ctx, panel, place) => this.marks(ctx, panel, place, { before, after, scene, ways, grids, x, y }));
+    this.follow();
+    root.dataset.frameMs = (performance.now() - started).toFixed(2);
+    root.dataset.frames = Number(root.dataset.frames ?? 0) + 1;
+  }
+
+  // The marks of one panel, in the look of plotly's traces of the same names.
+  marks(ctx, panel, place, { before, after, scene, ways, grids, x, y }) {
+    const which = this.live.panels[panel.x] === "before" ? "before" : "after";
+    const side = which === "before" ? before : after;
+    const look = Object.fromEntries(this.view.shown.data.filter((t) => t.type === "scatter" && (t.xaxis ?? "x").replace("x", "xaxis") === panel.x).map((t) => [t.name, t]));
+    const onPlane = (s, i) => [place.px(s.ax[i] - s.tilt[0]), place.py(s.ay[i] - s.tilt[1])];
+    const pixel = ([a, b]) => [place.px(a), place.py(b)];
+    const examples = Array.from({ length: scene.examples.length / 2 }, (_, j) => pixel([scene.examples[2 * j], scene.examples[2 * j + 1]]));
+    const memories = Array.from({ length: side.M }, (_, i) => onPlane(side, i));
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(place.left, place.top, place.width, place.height);
+    ctx.clip();
+    const arrow = look["its example"] ?? look["moved by W₁"];
+    if (arrow) {
+      const least = 0.06 * place.width * (x.at(-1) - x[0]) / (place.range[1] - place.range[0]);
+      const ends = which === "after" ? memories.map((m, i) => [onPlane(before, i), m]) : examples.map((e, j) => [memories[scene.pairs[j]], e]);
+      for (const [from, to] of ends) if (Math.hypot(to[0] - from[0], to[1] - from[1]) > least) arrowLine(ctx, from, to, arrow.line);
+    }
+    examples.forEach((at, j) => mark(ctx, at, look.examples.marker, j, "square"));
+    if (this.live.whole) {
+      const at = lowest(grids[which], x, y);
+      mark(ctx, pixel(side.path(...at).at(-1)), look["lowest points"].marker, 0, "diamond");
+    } else if (!("beta" in this.changes || "strength" in this.changes)) {
+      const l = look["lowest points"];
+      Array.from(l.x).forEach((v, i) => mark(ctx, pixel([v, l.y[i]]), l.marker, i, ["diamond", "box"][i]));
+    }
+    const way = ways[which].map(pixel);
+    ctx.beginPath();
+    way.forEach((p) => ctx.lineTo(...p));
+    Object.assign(ctx, { strokeStyle: look.query.line.color, lineWidth: look.query.line.width, lineJoin: "round" });
+    ctx.stroke();
+    way.forEach((at, i) => mark(ctx, at, { ...look.query.marker, size: i ? 5 : 9 }, 0, "disc"));
+    mark(ctx, way.at(-1), look.state.marker, 0, "ring");
+    memories.forEach((at, i) => {
+      mark(ctx, at, look.memories.marker, i, "disc");
+      if (!look.memories.mode.includes("text")) return;
+      const { color, size } = look.memories.textfont;
+      Object.assign(ctx, { fillStyle: color, font: `${size}px ${this.view.shown.layout.template.layout.font.family}`, textAlign: "center", textBaseline: "middle" });
+      ctx.fillText(i, at[0], at[1] + 0.5);
+    });
+    ctx.restore();
+  }
+}
+
+function mark(ctx, [x, y], marker, i, shape) {
+  const r = (Array.isArray(marker.size) || ArrayBuffer.isView(marker.size) ? marker.size[i] : marker.size) / 2;
+  ctx.globalAlpha = typeof marker.opacity === "number" ? marker.opacity : (marker.opacity?.[i] ?? 1);
+  ctx.beginPath();
+  if (shape === "square" || shape === "box") ctx.rect(x - r, y - r, 2 * r, 2 * r);
+  else if (shape === "diamond") [[-1.3, 0], [0, -1.3], [1.3, 0], [0, 1.3]].forEach(([a, b]) => ctx.lineTo(x + a * r, y + b * r));
+  else ctx.arc(x, y, r, 0, 2 * Math.PI);
+  ctx.closePath();
+  if (shape === "square" || shape === "disc") {
+    ctx.fillStyle = marker.color;
+    ctx.fill();
+  }
+  Object.assign(ctx, { strokeStyle: marker.line.color, lineWidth: marker.line.width });
+  ctx.stroke();
+  ctx.globalAlpha = 1;
+}
+
+function arrowLine(ctx, from, to, { color, width }) {
+  const angle = Math.atan2(to[1] - from[1], to[0] - from[0]);
+  const tip = [to[0] - 9 * Math.cos(angle), to[1] - 9 * Math.sin(angle)];
+  ctx.globalAlpha = 0.85;
+  Object.assign(ctx, { strokeStyle: color, fillStyle: color, lineWidth: width });
+  ctx.beginPath();
+  ctx.moveTo(...from);
+  ctx.lineTo(...to);
+  ctx.stroke();
+  ctx.beginPath();
+  ctx.moveTo(...tip);
+  for (const side of [-1, 1]) ctx.lineTo(tip[0] - 10 * Math.cos(angle + side * 0.46), tip[1] - 10 * Math.sin(angle + side * 0.46));
+  ctx.fill();
+  ctx.globalAlpha = 1;
+}
+
+function extent(rows) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const row of rows)
+    for (const v of row) {
+      if (v < low) low = v;
+      if (v > high) high = v;
+    }
+  return [low, high];
+}
+
+function reach(rows) {
+  const most = Math.max(...extent(rows).map(Math.abs)) || 1;
+  return [-most, most];
+}
+
+function lowest(grid, x, y) {
+  let [best, at] = [Infinity, [0, 0]];
+  grid.forEach((row, i) => row.forEach((v, j) => {
+    if (v < best) [best, at] = [v, [x[j], y[i]]];
+  }));
+  return at;
+}

@@ -1,0 +1,84 @@
+"""Dragging: the browser's engine against Python's, and a drag on the page from press to link."""
+
+import base64
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.browser import ROOT
+from core.hopfield import ENERGIES
+from core.landscape import LandscapeSettings, landscape
+
+# The module as a page would import it, without a server.
+RUN = """async ([module, scene, xs, ys]) => {
+  const { sides } = await import(module);
+  for (const k of ["memories", "full", "examples", "origin", "basis"])
+    scene[k] = Float64Array.from(scene[k]);
+  scene.plane = scene;
+  const { before, after } = sides(scene);
+  return [before, after].map((s) => ({
+    energy: s.grid(xs, ys).map((row) => [...row]), path: s.path(...scene.query),
+    memories: [...s.memories], basins: scene.basis.length === 4 ? s.basins(xs, ys).map((r) => [...r]) : [],
+  }));
+}"""
+BASE = LandscapeSettings(dimension=2, memories=7, examples=3, grid=21, starts=21, noise=0.5)
+CASES = {
+    "fits": BASE,
+    "one example, rank 1": replace(BASE, examples=1, layout="circle"),
+    "more examples than the rank": replace(BASE, examples=11, shift=1.4, strength=0.6),
+    "ridge": replace(BASE, ridge=0.7, strength=0.8),
+    "rank tolerance": replace(BASE, examples=2, tolerance=0.95),
+    "the query is an example": replace(BASE, query_as_example=True, query_at=(0.4, -0.9)),
+    "moved": replace(BASE, moved=(("memory", 1, 0.3, -2.1), ("example", 2, -0.4, 0.1))),
+    "sharp": replace(BASE, beta=300.0),
+    "flat": replace(BASE, beta=0.2),
+    "20 dimensions": replace(BASE, dimension=20, query_at=(0.3, 0.2), strength=0.7),
+    "principal plane": replace(BASE, dimension=9, plane="pca", query_at=(0.1, 0.4)),
+}  # fmt: skip
+
+
+def scene(s, r):
+    """What the page sends, written down anew."""
+    flat = s.dimension == 2
+    return {
+        "memories": r.before.memories.ravel().tolist(), "M": s.memories,
+        "full": (r.before.memories @ r.reshaping.W1.numpy().T).ravel().tolist(),
+        "examples": r.own_examples.ravel().tolist(), "pairs": [j % s.memories for j in range(s.examples)],
+        "query": r.query_point.tolist(), "placed": s.query_at is not None, "lemma": s.query_as_example,
+        "family": s.energy, "beta": s.beta, "strength": s.strength, "ridge": s.ridge,
+        "tolerance": max(s.examples, 2) * 2.3e-16 if s.tolerance is None else s.tolerance,
+        "origin": r.plane.origin.tolist(), "basis": r.plane.basis.numpy().ravel().tolist(),
+    } | ({} if flat else {"examples": []})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine(browser):
+    """Runs `energy.js` on a scene."""
+    text = (ROOT / "pages/ui/chart_view/energy.js").read_bytes()
+    module = "data:text/javascript;base64," + base64.b64encode(text).decode()
+    page = browser.new_page()
+    yield lambda s, r: page.evaluate(RUN, [module, scene(s, r), r.xs.tolist(), r.ys.tolist()])
+    page.close()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("energy", ENERGIES)
+def test_the_browsers_engine_is_pythons(engine, energy, case):
+    s = replace(CASES[case], energy=energy)
+    r = landscape(s)
+    for got, side in zip(engine(s, r), (r.before, r.after), strict=True):
+        scale = side.largest_norm**2 + float(np.abs(side.energy).max())
+        np.testing.assert_allclose(np.reshape(got["memories"], side.memories.shape), side.memories,
+                                   atol=1e-9 * max(side.largest_norm, 1))  # fmt: skip
+        np.testing.assert_allclose(got["energy"], side.energy, atol=1e-5 * scale)
+        # Near a ridge a rounding decides; both must have the same ends then, which basins show.
+        assert len(got["path"]) == pytest.approx(len(side.path), abs=1)
+        np.testing.assert_allclose(got["path"][-1], side.path[-1], atol=1e-6 * side.largest_norm)
+        if got["basins"]:
+            ends = [
+                int(o.split()[-1]) if o.startswith("retrieved") else -1
+                for o in side.stationary.outcome
+            ]
+            python = np.array([*ends, -2])[side.basins]
+            assert (python != got["basins"])[python > -2].mean() < 0.02
