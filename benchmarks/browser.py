@@ -32,7 +32,7 @@ FLAGS = [
 ALL_DRAWN = """() => {
   if (document.querySelector(".stApp")?.dataset.testScriptState !== "notRunning") return false;
   if (document.querySelector("[data-testid=stSkeleton], [data-testid=stAppSkeleton]")) return false;
-  const ready = (e) => e.querySelector(".lab-copy[data-link], .lab-aid")
+  const ready = (e) => e.querySelector(".lab-copy[data-link], .lab-aid, .lab-tour-keys[data-lit]")
     || e.querySelector(".lab-chart[data-state=drawn][data-painted]");
   return [...document.querySelectorAll(".stBidiComponent")].every(ready);
 }"""

@@ -9,6 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pages import tours
+from pages.tours import Step
+
 if TYPE_CHECKING:
     from streamlit.navigation.page import Page
 
@@ -29,6 +32,7 @@ class Entry:
         icon: Material symbol.
         blurb: one sentence for the map of the lab.
         claim: the sentence of the paper the page lets a reader test, "" if none.
+    Its tour stands in `tours.py`.
     """
 
     name: str
@@ -37,6 +41,11 @@ class Entry:
     icon: str
     blurb: str
     claim: str = ""
+
+    @property
+    def tour(self) -> tuple[Step, ...]:
+        """The steps of the page's own tour; none on the home page."""
+        return tours.of(self.name)
 
 
 HOME = Entry(

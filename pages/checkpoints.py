@@ -46,24 +46,39 @@ class Shown:
     best: Curve  # least squares
 
 
-# What each checkpoint of the zoo is there for; those that are there become the page's scenarios.
+# What each checkpoint of the zoo is there for, what to look for and what would refute it. Those that are there
+# become the page's scenarios.
 STORIES = (
     ("linear-d20", "The paper's law",
-     "Twenty dimensions, x ~ N(−2, I): close to least squares on its own law."),
+     "Twenty dimensions, x ~ N(−2, I): close to least squares on its own law.",
+     "the two curves, close together.", "an R² far below that of least squares on its own law."),
     ("linear-d5", "Five dimensions",
-     "The small one: within 0.01 of least squares from 10 examples on."),
+     "The small one: within 0.01 of least squares from 10 examples on.",
+     "the two curves from 10 examples on.", "a distance of 0.01 or more from 10 examples on."),
     ("linear-d20-offset", "Random positions",
-     "Training prompts began anywhere, so every position is trained."),
+     "Training prompts began anywhere, so every position is trained.",
+     "the two curves, close together.", "an R² far below that of least squares."),
     ("linear-d20-wide", "A wide law",
-     "Random mixtures and means: less exact at home, at home almost everywhere."),
-    ("attention-1", "One layer", "One softmax head cannot do least squares: its R² stays below 0.9."),
-    ("tree-d10", "Decision trees", "Trained on trees of depth 4, far from solved."),
-    ("relu-d10", "ReLU nets", "Trained on two-layer nets, which least squares cannot fit either."),
-    ("attention-1-raw", "One layer, raw keys", "The same single head with keys of any length."),
+     "Random mixtures and means: less exact at home, at home almost everywhere.",
+     "the distance of the curves, larger than that of linear-d20.", "an R² as high at home as that of linear-d20."),
+    ("attention-1", "One layer",
+     "One softmax head cannot do least squares: its R² stays below 0.9.",
+     "the curve, flat and far below least squares.", "an R² of 0.9 or more."),
+    ("tree-d10", "Decision trees",
+     "Trained on trees of depth 4, far from solved.",
+     "how far both curves stay below 1.", "an R² near 1."),
+    ("relu-d10", "ReLU nets",
+     "Trained on two-layer nets, which least squares cannot fit either.",
+     "both curves, which stay below 1.", "a least squares that reaches 1."),
+    ("attention-1-raw", "One layer, raw keys",
+     "The same single head with keys of any length.",
+     "the curve, flat and far below least squares.", "an R² as high as that of least squares."),
 )  # fmt: skip
 SCENARIOS = tuple(
-    controls.Scenario(name=name, label=label, values={"name": name}, claim=claim)
-    for name, label, claim in STORIES
+    controls.Scenario(
+        name=name, label=label, values={"name": name}, claim=claim, look=look, refuted=refuted
+    )
+    for name, label, claim, look, refuted in STORIES
     if name in cache.zoo_names()
 )[:6]
 

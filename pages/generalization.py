@@ -58,6 +58,8 @@ SCENARIOS = (
         values={},
         claim="Unit keys, κ = 1: Γ = 1. The bound is informative from 19 examples on, no swap exceeds "
         "it, and gap and stability fall like t to the power −1, within 0.1.",
+        look="the distance of bound and swaps, and where the bound leaves the grey band.",
+        refuted="one swap above the bound, or a slope more than 0.1 from −1.",
     ),
     controls.Scenario(
         name="raw",
@@ -65,6 +67,8 @@ SCENARIOS = (
         values={"source": "raw keys", "dimension": 20, "longest": 256},
         claim="Keys N(−2, I) in 20 dimensions have Γ of about 180, and e^(2Γ) puts the bound at more "
         "than 10¹⁵⁰: it says nothing, though the measured gap is below 0.1.",
+        look="the bound in the grey band, and the gap far below it.",
+        refuted="a bound below 10¹⁵⁰, or a gap above 0.1.",
     ),
     controls.Scenario(
         name="normalised",
@@ -72,6 +76,8 @@ SCENARIOS = (
         values={"source": "normalised keys", "dimension": 20},
         claim="Divided by their norm, the same inputs have Γ = 1, and the bound is informative from 19 "
         "examples on. It bounds the gap: the error itself hardly falls.",
+        look="the bound leaving the grey band; the error beside the gap.",
+        refuted="a Γ other than 1, or a bound that is silent at 19 examples.",
     ),
     controls.Scenario(
         name="trained",
@@ -79,6 +85,8 @@ SCENARIOS = (
         values={"source": "attention-1"},
         claim="attention-1 normalises its keys, but training has sharpened it to Γ = 7.87: the bound "
         "needs 10⁸ examples. Its gap falls more slowly than 1/t at these lengths.",
+        look="Γ in the sentence, and the number of examples the bound needs.",
+        refuted="a bound that says something at these lengths, or a gap that falls like 1/t.",
     ),
     controls.Scenario(
         name="hand",
@@ -86,6 +94,8 @@ SCENARIOS = (
         values={"constants": "set by hand", "gamma": 1.0, "c0": 0.8, "noise": 0.5},
         claim="With C₀ = 0.8 some prompts do not meet the hypotheses and are left out; among the rest "
         "no swap exceeds the bound.",
+        look="how many prompts were left out, and the swaps beside the bound.",
+        refuted="no prompt left out, or one swap above the bound.",
     ),
     controls.Scenario(
         name="scale",
@@ -93,6 +103,8 @@ SCENARIOS = (
         values={"view": SCALING, "source": "attention-1"},
         claim="From scale 0.1 to 5, Γ of attention-1 stays within 2 %; that of attention-1-raw grows "
         "more than a hundredfold.",
+        look="two lines: one flat, one that rises.",
+        refuted="a Γ of attention-1 that changes by more than 2 %.",
     ),
 )  # fmt: skip
 

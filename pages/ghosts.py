@@ -49,22 +49,30 @@ SCENARIOS = (
         name="labels", label="Ghosts of one layer", values={},
         claim="Every search ends more than a thousand times below the prompt it began from, by "
         "turning the ghosts' labels to 0. Labels of 0 alone, without any search, end below 0.001.",
+        look="the loss of every restart, and of labels of 0 without a search.",
+        refuted="a search that gains less than a factor of 1000, or labels of 0 above 0.001.",
     ),
     controls.Scenario(
         name="gpt", label="Ghosts of GPT-2",
         values={"checkpoint": "linear-d5", "examples": 5, "steps": 150},
         claim="Five ghosts of a GPT-2 take seconds. The best of four searches ends more than a "
         "thousand times below its start, and here it beats labels of 0; the worst does not.",
+        look="the best and the worst of the four searches beside labels of 0.",
+        refuted="a best search within a factor of 1000 of its start, or above labels of 0.",
     ),
     controls.Scenario(
         name="exact", label="Reshaped, exactly", values={"view": RESHAPED, "examples": 20},
         claim="Twenty ghosts in twenty dimensions: attention over reshaped ghosts is attention over "
         "the true prompt, within 1e-10. So it is for ghosts that nobody searched.",
+        look="the error of every head, for searched and for drawn ghosts.",
+        refuted="an error above 1e-10, for either kind of ghosts.",
     ),
     controls.Scenario(
         name="past", label="One ghost past the rank", values={"view": RESHAPED, "examples": 21},
         claim="Twenty-one ghosts in twenty dimensions: no linear map can follow them, and the "
         "answers are off by more than 1 %.",
+        look="the residual, and the error of the answers.",
+        refuted="answers that are off by less than 1 %.",
     ),
     controls.Scenario(
         name="deep", label="Twelve layers at their limit",
@@ -72,11 +80,15 @@ SCENARIOS = (
                 "restarts": 2},
         claim="A GPT-2 keeps two tokens an example in heads of 32 dimensions: at 16 ghosts all 24 "
         "heads are exact and so are its answers, through every layer.",
+        look="24 heads, all at the level of rounding.",
+        refuted="one head that is not exact, or answers that are not.",
     ),
     controls.Scenario(
         name="along", label="Where it breaks", values={"view": ALONG, "steps": 200},
         claim="From 1 to 75 ghosts: the answers are exact up to t = 20, the dimensions of a key, "
         "and off by more than 1 % from 21 on, with or without a search.",
+        look="the step between t = 20 and t = 21.",
+        refuted="answers that are off before 21, or by less than 1 % from there on.",
     ),
 )  # fmt: skip
 

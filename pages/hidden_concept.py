@@ -66,6 +66,9 @@ SCENARIOS = (
         values={},
         claim="Each example is a line of concepts that explain it. After 30 the 95 % region is small, "
         "holds the truth in 88 to 100 % of the prompts, and the mean is within 0.2 |z| of it.",
+        look="the region as it is played, and the truth inside it.",
+        refuted="a truth inside in fewer than 88 % of the prompts, or a mean more than 0.2 |z| "
+        "off.",
     ),
     controls.Scenario(
         name="biased",
@@ -73,6 +76,8 @@ SCENARIOS = (
         values={"contradicting": 0.3, "examples": 60},
         claim="Three examples in ten follow the opposite concept: the belief settles 0.6 |z| from the "
         "truth, is as sure as ever, and its 95 % region misses the truth in most prompts.",
+        look="a small region that does not hold the truth.",
+        refuted="a region that holds the truth in half of the prompts.",
     ),
     controls.Scenario(
         name="hurts",
@@ -83,6 +88,8 @@ SCENARIOS = (
         },
         claim="Over 64 prompts a contradicting example adds to BMA's error, by more than two standard "
         "errors; a consistent one lowers it.",
+        look="the bars of contradicting examples beside those of consistent ones.",
+        refuted="contradicting examples whose mean is within two standard errors of 0.",
     ),
     controls.Scenario(
         name="closes",
@@ -94,6 +101,8 @@ SCENARIOS = (
         claim="Softmax times C comes closer to BMA, its gap falling like t to a power between −0.3 and "
         "−0.7, while raw softmax stays where it is. Even at 100 examples softmax times C errs more "
         "than 100 times as much as BMA.",
+        look="the slope of the gap of softmax × C, and raw softmax, which is flat.",
+        refuted="a power outside −0.3 to −0.7, or a raw softmax that comes closer.",
     ),
     controls.Scenario(
         name="mean",
@@ -104,6 +113,8 @@ SCENARIOS = (
         },
         claim="Keys with a mean: no single C repairs softmax, and its gap to BMA hardly moves over "
         "the last half. GPT-2 is more than 5 times nearer to BMA at 45 examples.",
+        look="the gaps to BMA at 45 examples.",
+        refuted="a single C that closes the gap, or a GPT-2 less than 5 times nearer than softmax.",
     ),
     controls.Scenario(
         name="ghosts",
@@ -111,6 +122,8 @@ SCENARIOS = (
         values={"view": RESHAPED, "dimension": 8, "examples": 40, "noise": 0.2},
         claim="Up to t = d = 8 reshaping is exact and BMA on reshaped ghosts is BMA on the prompt, to "
         "1e-9. From t = 9 on it differs by more than 10 %.",
+        look="the jump between t = 8 and t = 9.",
+        refuted="a difference above 1e-9 up to t = 8, or below 10 % after it.",
     ),
 )  # fmt: skip
 

@@ -7,8 +7,9 @@ from itertools import groupby
 import numpy as np
 import streamlit as st
 
-from pages import catalog
-from pages.ui import charts
+from pages import catalog, tours
+from pages.tours import LAB
+from pages.ui import charts, tour
 from pages.ui.chart_view import Frames, chart_view
 
 LEAD = """
@@ -26,12 +27,7 @@ def render() -> None:
         with st.container(key="lab-home-words"):
             st.html('<h1 class="lab-h1">Reshape Lab</h1>')
             st.markdown(f"**In-context learning as associative memory.** {LEAD}")
-            first = next(e for e in catalog.PAGES if e is not catalog.HOME)
-            st.page_link(
-                catalog.link(first),
-                label=f"Start with: {first.title}",
-                icon=":material/arrow_forward:",
-            )
+            _start()
         with st.container(key="lab-home-picture"):
             _picture()
     for group, entries in groupby(
@@ -43,6 +39,25 @@ def render() -> None:
                 with st.container(border=True, gap="xsmall", key=f"lab-card-{e.name}"):
                     st.page_link(catalog.link(e), label=f"**{e.title}**", icon=e.icon)
                     st.html(f'<p class="lab-card-blurb">{e.blurb}</p>')
+
+
+def _start() -> None:
+    """The first thing to do here: the tour. Who would rather look around goes to the first page."""
+    first = next(e for e in catalog.PAGES if e is not catalog.HOME)
+    with st.container(
+        horizontal=True, vertical_alignment="center", gap="small", key="lab-home-start"
+    ):
+        if st.button(
+            "Take the tour: five minutes",
+            type="primary",
+            icon=":material/tour:",
+            key="lab-home-tour",
+        ):
+            tour.go(LAB, 1)
+            st.switch_page(catalog.link(catalog.page(tour.page_of(LAB, tours.of(LAB)[0]))))
+        st.page_link(
+            catalog.link(first), label=f"Start with: {first.title}", icon=":material/arrow_forward:"
+        )
 
 
 def _picture() -> None:

@@ -59,6 +59,8 @@ SCENARIOS = (
         values={},
         claim="u came once after q. Layer 2 finds it there and puts more than 0.9 of its weight on "
         "it: u ends 1.4 above r, the favourite of the bigram law.",
+        look="the last row of layer 2, and the two tallest bars under *logits*.",
+        refuted="a weight on u of 0.9 or less, or r ahead of u.",
     ),
     controls.Scenario(
         name="tie",
@@ -66,6 +68,8 @@ SCENARIOS = (
         values={"view": LOGITS, "prompt": "q o x o q", "bigram": 0.0},
         claim="Position 1 has nothing before it and attends to itself, so a prompt that begins with "
         "its trigger counts q as its own follower: q and o tie at 4(e⁵ + 1)/(2e⁵ + 3) = 1.99333.",
+        look="the bars of q and o, equally tall.",
+        refuted="two logits that differ, or stand at anything but 1.99333.",
     ),
     controls.Scenario(
         name="takeover",
@@ -73,6 +77,8 @@ SCENARIOS = (
         values={"view": LENGTH},
         claim="One pair in context beats a favourite of odds 10 up to T = 110 letters and loses from "
         "111 on: the closed form says 110.4.",
+        look="where the curve crosses 0.",
+        refuted="a crossing at another length than 110 to 111.",
     ),
     controls.Scenario(
         name="positions",
@@ -80,6 +86,8 @@ SCENARIOS = (
         values={"view": POSITIONS, "tmax": 64},
         claim="With absolute positions stored up to 64, a pair beyond is not found: the weight on "
         "its output falls to less than a tenth. Relative positions do not care.",
+        look="the two lines right of T = 64.",
+        refuted="a weight beyond 64 of a tenth or more, or relative positions that fall.",
     ),
     controls.Scenario(
         name="crosstalk",
@@ -87,6 +95,8 @@ SCENARIOS = (
         values={"view": MEMORIES, "vectors": "random", "dimension": 48},
         claim="26 random pairs in 48 dimensions recall themselves as 1 ± 0.104 and each other as "
         "0 ± 0.228. Twice the dimensions halve the first; the second takes up to four times.",
+        look="the two clouds: right pairs around 1, wrong ones around 0.",
+        refuted="spreads other than 0.104 and 0.228, by more than their sampling error.",
     ),
     controls.Scenario(
         name="birth",
@@ -94,6 +104,8 @@ SCENARIOS = (
         values={"view": TRAINING, "prompt": "the quick brown fox q"},
         claim="The output and the trigger memory are learnt first, and accuracy hardly moves. When "
         "layer 1 learns to look back, it jumps from below 0.25 to above 0.9.",
+        look="the order in which the memories rise, and accuracy beside them.",
+        refuted="a jump of accuracy before layer 1 looks back.",
     ),
 )
 

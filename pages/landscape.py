@@ -60,6 +60,8 @@ SCENARIOS = (
         values={},
         claim="Two examples pull their two memories onto themselves, exactly, and the same linear map "
         "drags the other four along: the query ends more than 0.2 from where it ended before.",
+        look="the query's path on the left and on the right, and where each ends.",
+        refuted="two ends less than 0.2 apart, or a W₁ that misses the two examples.",
     ),
     controls.Scenario(
         name="overfull",
@@ -67,6 +69,8 @@ SCENARIOS = (
         values={"examples": 12, "shift": 1.0},
         claim="Twelve examples in two dimensions: no linear map can follow them all. The best one "
         "misses them by more than half of their size, and the query ends at the wrong memory.",
+        look="squares that no arrow reaches, and the miss in per cent in the sentence.",
+        refuted="a miss below half of the examples' size, or a query that ends at memory 0.",
     ),
     controls.Scenario(
         name="falls",
@@ -77,6 +81,9 @@ SCENARIOS = (
         },
         claim="Lemma 2.2 exactly: only the most similar memory moves, onto the query. The margin "
         "rises by |x|² − x·ξ, as it must; Δ falls by more than 0.2.",
+        look="Δ and the margin in the table, before and after.",
+        refuted="a margin that changes by anything but |x|² − x·ξ, or a Δ that falls by less "
+        "than 0.2.",
     ),
     controls.Scenario(
         name="mixture",
@@ -87,6 +94,8 @@ SCENARIOS = (
         },
         claim="Three memories of one cluster share one well: before the context the query ends "
         "between the three, at none of them. The examples pull the cluster apart.",
+        look="how many bars share the attention at the last step, before and after.",
+        refuted="a query that ends at one memory before the context.",
     ),
     controls.Scenario(
         name="sharp",
@@ -94,6 +103,8 @@ SCENARIOS = (
         values={"beta": 200.0},
         claim="At β = 200 each memory has its own well, with sharp ridges between: one step retrieves "
         "memory 0 with an error below 1e-9.",
+        look="the ridges between the wells, and the error in the table.",
+        refuted="an error above 1e-9 after one step, or another memory than 0.",
     ),
     controls.Scenario(
         name="slice",
@@ -101,6 +112,8 @@ SCENARIOS = (
         values={"layout": "random", "memories": 12, "dimension": 32, "examples": 12},
         claim="The picture is a plane in 32 dimensions. After reshaping, the lowest minimum of the "
         "space lies more than 0.5 off it and deeper than anything on it.",
+        look="the diamond, fainter the farther off the picture, beside the lowest point on it.",
+        refuted="a lowest minimum less than 0.5 off the plane, or a point on it that lies deeper.",
     ),
 )  # fmt: skip
 

@@ -63,27 +63,38 @@ SCENARIOS = (
         name="arrive", label="Examples arrive", values={},
         claim="As examples arrive most heads average over more of them and single none out: the "
         "mean effective number of memories rises more than threefold from 5 examples to 20.",
+        look="the colours of the heads as examples arrive, left to right.",
+        refuted="a mean that rises less than threefold from 5 examples to 20.",
     ),
     controls.Scenario(
         name="shift", label="Shift is seen", values={"view": SHIFT},
         claim="Among mixed inputs heads attend to few: the effective number of memories falls below "
         "half. Permuting half of the labels moves it by less than 5 %: attention hardly notices.",
+        look="the curve of shifted inputs beside the two others.",
+        refuted="a mean above half under shift, or a move of 5 % or more under wrong labels.",
     ),
     controls.Scenario(
         name="ranked", label="The most Hopfield-like heads", values={"view": RANKED},
         claim="One head in layer 3 holds more than three times the mean weight on its best key. All "
         "heads lose energy in one Hopfield update; fewer than half do by what they really write.",
+        look="the first bar, and how many bars of the own write lie below 0.",
+        refuted="a best head within three times the mean, or a head that gains energy in one "
+        "update.",
     ),
     controls.Scenario(
         name="offset", label="Trained at all positions",
         values={"view": RANKED, "checkpoint": "linear-d20-offset", "by": "fall by its own write"},
         claim="The same law with random positions in training: again fewer than half of the heads "
         "lower the energy of their query by their own write.",
+        look="how many bars lie above 0.",
+        refuted="half or more of the heads lowering their energy by their own write.",
     ),
     controls.Scenario(
         name="one", label="One prompt, all layers", values={"view": ONE},
         claim="In every head the Hopfield update lies below the query. The layer's own write lies "
         "above it in many.",
+        look="three marks a head: its query, the update, its own write.",
+        refuted="one update above its query, or no write above it.",
     ),
 )  # fmt: skip
 

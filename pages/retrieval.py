@@ -65,12 +65,16 @@ SCENARIOS = (
         values={},
         claim="No draw lies above a bound. At small β neither bound says anything; as β grows, (a) "
         "takes hold first and Theorem 5 later.",
+        look="where the lines of (a) and (b) leave the grey band.",
+        refuted="one error above a bound, or (b) taking hold before (a).",
     ),
     controls.Scenario(
         name="silent",
         label="Theorem 5 falls silent",
         values={"axis": "noise", "noise": 0.8, "beta": 20.0, "dimension": 64},
         claim="At noise 0.8 Theorem 5 is vacuous in every draw, and yet every draw is retrieved.",
+        look="the line of Theorem 5 in the grey band, and the share retrieved.",
+        refuted="a draw in which Theorem 5 says something, or one that is not retrieved.",
     ),
     controls.Scenario(
         name="crowd",
@@ -78,6 +82,8 @@ SCENARIOS = (
         values={"axis": "memories", "beta": 10.0, "dimension": 8, "memories": 64},
         claim="From 2 to 64 memories in 8 dimensions the median error grows more than a hundredfold, and "
         "no draw of 64 is well separated.",
+        look="the median of the errors from left to right, and both ends in the table.",
+        refuted="a factor below 100, or a well separated draw at M = 64.",
     ),
     controls.Scenario(
         name="room",
@@ -85,6 +91,8 @@ SCENARIOS = (
         values={"axis": "dimension", "beta": 12.0, "memories": 32, "dimension": 64},
         claim="32 memories in 2 to 64 dimensions: Δ grows, and the median error falls more than a "
         "hundredfold.",
+        look="the median of the errors from left to right, and Δ at both ends in the table.",
+        refuted="a Δ that falls, or a median error that falls by less than a factor of 100.",
     ),
     controls.Scenario(
         name="phases",
@@ -92,6 +100,8 @@ SCENARIOS = (
         values={"view": PHASES, "dimension": 3, "memories": 12, "noise": 0.8, "beta": 60.0},
         claim="In three dimensions β decides between the average, a mixture and one memory; noise "
         "decides whether it is the right one.",
+        look="four colours: small β at the left, much noise at the top.",
+        refuted="an outcome that rules nowhere in the map.",
     ),
     controls.Scenario(
         name="lemma",
@@ -100,6 +110,8 @@ SCENARIOS = (
         claim="Moving the most similar memory onto the query lowers Δ in about half of the draws; "
         "the margin rises and the error against the moved memory falls in all of them. Against the place "
         "where the memory lay before, the error rises.",
+        look="the crosses: draws in which Δ falls.",
+        refuted="Δ rising in every draw, or one margin that falls.",
     ),
 )
 

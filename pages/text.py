@@ -45,33 +45,45 @@ SCENARIOS = (
         name="capitals", label="Capitals", values={},
         claim="Without examples the model goes on with the people or the continent, and fewer than "
         "1 answer in 5 is a capital; after 8 examples more than 9 in 10 are.",
+        look="accuracy at k = 0 and at k = 8.",
+        refuted="20 % or more right without examples, or 90 % or fewer after 8.",
     ),
     controls.Scenario(
         name="plurals", label="Plurals", values={"task": "plurals"},
         claim="From fewer than 1 right answer in 10 without examples to more than 9 in 10 after 8.",
+        look="accuracy at k = 0 and at k = 8.",
+        refuted="10 % or more right without examples, or 90 % or fewer after 8.",
     ),
     controls.Scenario(
         name="wrong", label="All examples wrong", values={"right": 0.0},
         claim="Every country of the examples gets the capital of another. The answers are still "
         "capitals, the right ones, in more than 8 of 10: what a prompt teaches here is the kind of "
         "the answer, not the pairs.",
+        look="accuracy at k = 8, although no example is right.",
+        refuted="80 % or fewer right answers after 8 wrong examples.",
     ),
     controls.Scenario(
         name="made-up", label="Made-up labels",
         values={"task": "animals", "words": "made up", "examples": 16},
         claim="Animals are foo, objects are bar. After 16 examples the AUC is above 0.7: the model "
         "orders the two. Its accuracy stays below the line: one of the words is always likelier.",
+        look="AUC and accuracy at k = 16, apart from each other.",
+        refuted="an AUC of 0.7 or less, or an accuracy above the line.",
     ),
     controls.Scenario(
         name="sentiment", label="Known labels", values={"task": "sentiment"},
         claim="It knew before: without examples the AUC for positive against negative is above "
         "0.95. The examples add less than 0.05 to it.",
+        look="the AUC at k = 0.",
+        refuted="an AUC below 0.95 without examples, or a gain of 0.05 or more.",
     ),
     controls.Scenario(
         name="one", label="One prompt",
         values={"view": "one prompt", "task": "past tense", "prompt": 3},
         claim="One prompt in full: the probability of the past tense rises above 0.8 as examples "
         "come in.",
+        look="the line of the right answer as examples come in.",
+        refuted="a probability of 0.8 or less at the end.",
     ),
 )  # fmt: skip
 

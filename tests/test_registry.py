@@ -19,7 +19,7 @@ def module(name):
 
 
 def test_every_page_file_is_catalogued_and_every_row_has_its_file():
-    files = {p.stem for p in (ROOT / "pages").glob("*.py")} - {"__init__", "catalog"}
+    files = {p.stem for p in (ROOT / "pages").glob("*.py")} - {"__init__", "catalog", "tours"}
     assert files == set(NAMES)
     assert len(NAMES) == len(set(NAMES))
 
@@ -73,8 +73,29 @@ def test_scenarios_are_sound(name):
     known = {row.key: row for row in controls.rows(name)}
     for s in scenarios:
         assert s.claim.rstrip().endswith((".", "?")), s.name
+        for text in (s.look, s.refuted):  # a line each, below the buttons
+            assert 10 < len(text) <= 110, s.name
+            assert text.endswith("."), s.name
         for key, value in s.values.items():
             assert known[key].check(value) == value, (s.name, key)
+
+
+@pytest.mark.parametrize("name", WITH_CONTROLS)
+def test_every_scenario_has_a_test_of_its_claim(name):
+    """`@pytest.mark.claim` says which test finds the claimed relation in the scenario's numbers."""
+    tests = importlib.import_module(f"tests.pages.test_{name}")
+    marks = [
+        mark
+        for key, test in vars(tests).items()
+        if key.startswith("test_")
+        for mark in getattr(test, "pytestmark", [])
+        if mark.name == "claim"
+    ]
+    named = [scenario for mark in marks for scenario in mark.args]
+    assert len(named) == len(set(named)), "one test a claim"
+    assert {s.name for s in module(name).SCENARIOS} <= set(named)
+    stories = {row[0] for row in getattr(module(name), "STORIES", ())}  # some may not be here
+    assert set(named) <= {s.name for s in module(name).SCENARIOS} | stories
 
 
 @pytest.mark.parametrize("name", WITH_CONTROLS)

@@ -25,6 +25,7 @@ _ROOTS = {
     "chart_view": (HERE, "chart_view"),
     "copy_link": (HERE, "copy_link"),
     "pulse": (HERE, "pulse"),
+    "tour_keys": (HERE, "tour_keys"),
     "plotly": (Path(plotly.__file__).parent, "package_data"),
 }
 

@@ -26,7 +26,10 @@ _R40 = (*_R20, 1.06, 1.18, 1.32, 1.5, 1.7, 1.9, 2.12, 2.36, 2.65, 3, 3.35, 3.75,
 PREFERRED = {3: (1, 2, 5), 10: _R10, 20: _R20, 40: _R40}
 """Numbers from 1 to 10 that people like to read, by how many: 1-2-5, then the series of ISO 3."""
 
-RESERVED = frozenset({"v", "preset", "embed", "embed_options"})
+RESERVED = frozenset(
+    {"v", "preset", "tour", "lock", "hide", "title", "question", "embed", "embed_options"}
+)
+"""Parameters of a link that are no control; what the later ones mean stands in `tour.py` and `lesson.py`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1081,13 +1084,17 @@ class Scenario:
         name: short name for links, `?preset=name`.
         label: what the button says.
         values: `{control key: value}`; every other control goes to its default.
-        claim: what this scenario shows, one sentence.
+        claim: what this scenario shows, in a sentence or two.
+        look: what to look for in the picture.
+        refuted: what would refute the claim.
     """
 
     name: str
     label: str
     values: Mapping[str, Any]
     claim: str
+    look: str = ""
+    refuted: str = ""
 
     def settings(self, page: str) -> dict[str, Any]:
         """All controls of the page as this scenario sets them."""
@@ -1118,13 +1125,13 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
     elsewhere: dict[str, list[str]] = {}  # page -> its parameters
     version, preset = LINK_VERSION, None
     for name, given in query.items():
-        shown = f"`{_printable(name)}={_printable(given[-1])}`"
+        shown = f"`{printable(name)}={printable(given[-1])}`"
         if len(given) > 1 and (name in known or name in ("v", "preset")):
-            listed = ", ".join(f"`{_printable(text, 20)}`" for text in given[:4])
+            listed = ", ".join(f"`{printable(text, 20)}`" for text in given[:4])
             more = ", …" if len(given) > 4 else ""
             notices.append(
-                f"`{_printable(name)}` is given {len(given)} times ({listed}{more}); the last one counts, "
-                f"`{_printable(given[-1], 20)}`."
+                f"`{printable(name)}` is given {len(given)} times ({listed}{more}); the last one counts, "
+                f"`{printable(given[-1], 20)}`."
             )
         if name in known:
             row = known[name]
@@ -1158,16 +1165,18 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
     return Link(values, version, preset, tuple(notices))
 
 
-def write_link(page: str, values: Mapping[str, Any]) -> str:
-    """The query string that states every control of the page, so that no later default can change it."""
+def write_link(page: str, values: Mapping[str, Any], more: Mapping[str, str] | None = None) -> str:
+    """The query string that states every control of the page, so that no later default can change it.
+    `more`: the step of a tour, a lesson."""
     stated = {row.name: row.text(values[row.key]) for row in rows(page) if row.key in values}
-    return urlencode({"v": LINK_VERSION, **stated})
+    return urlencode({"v": LINK_VERSION, **stated, **(more or {})})
 
 
 def _other_page(name: str, page: str) -> str | None:
     return next((row.page for row in TABLE if row.name == name and row.page != page), None)
 
 
-def _printable(text: str, longest: int = 60) -> str:
+def printable(text: str, longest: int = 60) -> str:
+    """Text of a link as a notice may show it."""
     clean = "".join(c if c.isprintable() and c != "`" else "?" for c in text)
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import streamlit as st
 
-from pages import catalog
-from pages.ui import panel, share, terms
+from pages import catalog, tours
+from pages.ui import lesson, panel, share, teach, terms, tour
 from pages.ui.chart_view import Frames, Live, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
@@ -50,7 +50,7 @@ def framed(render: Callable[[], None]) -> None:
     if words is None:  # a page without controls, and it has drawn itself
         return
     name = words.entry.name
-    panel.open_link(name, {s.name: s.values for s in words.scenarios})
+    _open_link(words)
     st.session_state[f"{name}~framed"] = True
     panel.drawn(name, whole=False)
     places = Places()
@@ -71,6 +71,23 @@ def framed(render: Callable[[], None]) -> None:
         st.fragment(_foot, key=panel.foot(name))(name)
     panel.drawn(name, whole=True)
     _set_aside()
+
+
+def _open_link(words: Words) -> None:
+    """Before anything is drawn: take what the address asks for on a first visit, then a step of a tour just taken."""
+    name = words.entry.name
+    if not panel.opened(name):
+        query = {k: st.query_params.get_all(k) for k in st.query_params}
+        at, said = tour.read(name, query)
+        step = {}
+        if at is not None:
+            tour.begin(at)
+            step = tours.of(at[0])[at[1] - 1].settings(name)
+        panel.open_link(name, {s.name: s.values for s in words.scenarios}, step)
+        asked, more = lesson.read(name, query)
+        lesson.begin(name, asked)
+        panel.note(name, (*said, *more))
+    tour.follow(name)
 
 
 def _set_aside() -> None:
@@ -144,7 +161,7 @@ def open_page(
         raise _Opened(words)
     places = getattr(_run, "places", None)
     if places is None:  # not framed: a test that calls render() by itself
-        panel.open_link(name, {s.name: s.values for s in scenarios})
+        _open_link(words)
         places = Places()
         places.surround(words, keyed=False)
         stage = places.stage
@@ -185,11 +202,13 @@ class Places:
             ):  # fmt: skip
                 self.title = st.container(width="content")
                 self.tools = st.container(width="content", key="lab-share")
+            self.lesson = st.container()
             self.head = st.container()
         self.scenes = st.container()
         with st.container(horizontal=True, key="lab-body", gap="large"):
             self.controls = st.container(key="lab-controls", gap="small", width=300)
             with st.container(key="lab-stage"):
+                self.tour = st.container()
                 self.tabs = st.container(key="lab-tabs")
                 self.stage = st.container()
                 self.foot = st.container()
@@ -206,9 +225,13 @@ class Places:
                 f'<p class="lab-eyebrow">{entry.group}</p><h1 class="lab-h1">{entry.title}</h1>'
             )
             with self.tools, st.container(horizontal=True, width="content", gap="small"):
+                tour.start_button(entry.name)
+                part("teach", lambda: teach.builder(entry.name, words.scenarios))
                 share.copy_button(entry.name)
                 self.exports = st.container(width="content")
             self.exports.empty()  # a place must be written to once before a fragment may use it
+        with self.lesson:
+            teach.banner(entry.name)
         with self.head:
             part("head", lambda: _head(words))
         with self.scenes:
@@ -216,6 +239,8 @@ class Places:
         with self.controls:
             st.html(_DRAWER)
             part("panel", lambda: panel.draw(entry.name, keyed=keyed))
+        with self.tour:
+            tour.bar(entry.name)
         with self.tabs:
             panel.tabs(entry.name)
         panel.surrounded(entry.name, words.formula, words.scenario)
@@ -354,7 +379,7 @@ class Page(Generic[S]):
         ) -> Callable[[dict[str, Any]], None] | None:
             def tell(point: dict[str, Any]) -> None:
                 assert act is not None
-                act(point)
+                panel.keep_locked(self.name, lambda: act(point))
                 panel.rerun_all(self.name)
 
             return tell if act else None
@@ -422,7 +447,8 @@ class Page(Generic[S]):
             share.exports(
                 self.name, self.entry.title, self.values, self._figures, snippet, self._said
             )
-            share.state_link(self.name, self.values)
+            more = tour.stated(self.name) | lesson.of(self.name).stated()
+            share.state_link(self.name, self.values, more)
 
 
 def _head(words: Words) -> None:
@@ -449,6 +475,8 @@ def _head(words: Words) -> None:
 
 def _scenarios(words: Words) -> None:
     name = words.entry.name
+    if lesson.of(name).restricts:  # a scenario moves every control
+        return
     chosen = words.scenario(panel.values(name))
     with st.container(horizontal=True, key="lab-scenarios", gap="small"):
         for s in words.scenarios:
@@ -457,7 +485,9 @@ def _scenarios(words: Words) -> None:
                 args=(name, s), type="primary" if s is chosen else "secondary", wrap=False,
             )  # fmt: skip
         if chosen is not None:
-            st.caption(terms.linked(chosen.claim))
+            more = (("Look for", chosen.look), ("Refuted by", chosen.refuted))
+            lines = [chosen.claim, *(f"**{what}** {text}" for what, text in more if text)]
+            st.caption(terms.linked("  \n".join(lines)))
 
 
 def _choose(name: str, scenario: Scenario) -> None:

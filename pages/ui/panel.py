@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
+from pages.ui import lesson
 from pages.ui.controls import (
     ELSEWHERE,
     LINK_VERSION,
@@ -29,17 +31,28 @@ KEPT: dict[str, Any] = {"persist_state": "session"}
 # Copy-link component, which replaces the history entry.
 
 
-def open_link(page: str, presets: Mapping[str, Mapping[str, Any]]) -> bool:
+def opened(page: str) -> bool:
+    """Whether the page has run in this session."""
+    return f"{page}~link" in st.session_state
+
+
+def open_link(
+    page: str,
+    presets: Mapping[str, Mapping[str, Any]],
+    step: Mapping[str, Any] | None = None,
+) -> bool:
     """On the page's first run in a session, take the settings from the address. Whether it was that run.
+    What the address states counts before the settings of a tour's `step`.
 
     What was wrong with it stays in `notices(page)` until a control moves.
     """
-    if f"{page}~link" in st.session_state:
+    if opened(page):
         return False
     link = read_link(page, {k: st.query_params.get_all(k) for k in st.query_params}, presets)
     st.session_state[f"{page}~link"] = link
     base = {row.key: row.default_of(link.version) for row in rows(page)}
-    set_values(page, base | (presets[link.preset] if link.preset else {}) | link.values)
+    preset = presets[link.preset] if link.preset else {}
+    set_values(page, base | dict(preset) | dict(step or {}) | link.values)
     return True
 
 
@@ -51,6 +64,12 @@ def version(page: str) -> int:
 
 def notices(page: str) -> tuple[str, ...]:
     return st.session_state[f"{page}~link"].notices if f"{page}~link" in st.session_state else ()
+
+
+def note(page: str, notices: Iterable[str]) -> None:
+    """Add to the notices on the page's link."""
+    link = st.session_state[f"{page}~link"]
+    st.session_state[f"{page}~link"] = replace(link, notices=(*link.notices, *notices))
 
 
 def forget_notices(page: str) -> None:
@@ -194,8 +213,12 @@ def draw(page: str, *, keyed: bool) -> None:
     st.session_state[f"{page}~shown"] = {k: v for k, v in before.items() if k in tabbed}
     section = ""
     undrawn: set[str] = set()
+    hidden = lesson.of(page).hidden
     for row in rows(page):
         if isinstance(row, Choice) and row.tabs:
+            continue
+        if row.key in hidden:
+            st.session_state.pop(f"{row.name}~slider", None)  # as below
             continue
         if row.when is not None and (
             row.when[0] in undrawn or current[row.when[0]] not in row.when[1]
@@ -218,6 +241,18 @@ def draw(page: str, *, keyed: bool) -> None:
 def _row(row: Control) -> None:
     _WIDGETS[type(row)](row, version(row.page))
     st.session_state[f"{row.page}~shown"][row.key] = _value(row)
+
+
+def _locked(row: Control) -> bool:
+    """Whether a lesson shows the control and does not let it move."""
+    return row.key in lesson.of(row.page).locked
+
+
+def keep_locked(page: str, move: Callable[[], None]) -> None:
+    """Let a click on a picture move controls, but those a lesson has locked."""
+    before = values(page)
+    move()
+    set_values(page, {key: before[key] for key in lesson.of(page).locked})
 
 
 def _touched(row: Control) -> None:
@@ -266,6 +301,7 @@ def _number(row: Number, version: int) -> None:
         on_change=_touched,
         args=(row,),
         required=row.slider,
+        disabled=_locked(row),
         label_visibility="collapsed" if row.slider else "visible",
         **KEPT,
     )
@@ -283,7 +319,7 @@ def _slider(row: Number, value: float) -> None:
             st.session_state[key] = value
         st.select_slider(
             row.label, stops, format_func=lambda s: f"{s:.6g}", key=key, help=row.help or None,
-            on_change=_follow, args=(row, key),
+            on_change=_follow, args=(row, key), disabled=_locked(row),
         )  # fmt: skip
         return
     if st.session_state.get(key) != value:
@@ -292,6 +328,7 @@ def _slider(row: Number, value: float) -> None:
     st.slider(
         row.label, kind(row.low), kind(row.high), step=kind(row.step), key=key,
         format=None if row.whole else "%.4g", help=row.help or None, on_change=_follow, args=(row, key),
+        disabled=_locked(row),
     )  # fmt: skip
 
 
@@ -303,11 +340,11 @@ def _follow(row: Number, key: str) -> None:
 def tabs(page: str) -> None:
     """Draw the page's rows of buttons, which stand above the pictures."""
     for row in rows(page):
-        if isinstance(row, Choice) and row.tabs:
+        if isinstance(row, Choice) and row.tabs and row.key not in lesson.of(page).hidden:
             st.segmented_control(
                 row.label, row.offered(), default=row.default_of(version(page)), required=True,
                 key=row.name, help=row.help or None, on_change=_touched, args=(row,),
-                label_visibility="collapsed", **KEPT,
+                label_visibility="collapsed", disabled=_locked(row), **KEPT,
             )  # fmt: skip
             st.session_state[f"{page}~shown"][row.key] = _value(row)
 
@@ -316,23 +353,24 @@ def _choice(row: Choice, version: int) -> None:
     options = row.offered()
     st.selectbox(
         row.label, options, index=options.index(row.default_of(version)), key=row.name,
-        help=row.help or None, on_change=_touched, args=(row,), filter_mode=None, **KEPT,
+        help=row.help or None, on_change=_touched, args=(row,), filter_mode=None, disabled=_locked(row),
+        **KEPT,
     )  # fmt: skip
 
 
 def _toggle(row: Toggle, version: int) -> None:
     st.toggle(
         row.label, row.default_of(version), key=row.name, help=row.help or None,
-        on_change=_touched, args=(row,), **KEPT,
+        on_change=_touched, args=(row,), disabled=_locked(row), **KEPT,
     )  # fmt: skip
 
 
 def _text(row: Text, version: int) -> None:
     st.text_area(
         row.label, row.default_of(version), key=row.name, help=row.help or None, max_chars=row.longest,
-        height=28 * row.lines, on_change=_typed, args=(row,), **KEPT,
+        height=28 * row.lines, on_change=_typed, args=(row,), disabled=_locked(row), **KEPT,
     )  # fmt: skip
-    if row.upload:
+    if row.upload and not _locked(row):
         _upload(row)
 
 

@@ -37,15 +37,26 @@ def copy_button(page: str) -> None:
     _copy(data={}, key=f"{page}~copy", width="content")
 
 
-def state_link(page: str, settings: Mapping[str, Any]) -> None:
+def copy_link(page: str, query: str) -> None:
+    """A Copy-link button for this query of the page, beside which the address bar stays as it is."""
+    with st.container(key="lab-other-link", width="content"):
+        st.html(
+            f'<span class="lab-link" hidden data-link="{html.escape(query)}" data-note=""></span>'
+        )
+        _copy(data={}, key=f"{page}~copy-other", width="content")
+
+
+def state_link(
+    page: str, settings: Mapping[str, Any], more: Mapping[str, str] | None = None
+) -> None:
     """Say the page's link, which the button reads: a component that is sent anew at every moved control takes
     a browser ten times as long.
 
-    The link states every control, so no later default changes it.
+    The link states every control, so no later default changes it. `more`: what else it carries.
     """
     file = any(r.text(settings[r.key]) == ELSEWHERE for r in rows(page) if r.key in settings)
     note = "The uploaded file is not in it: send the exported settings too." if file else ""
-    link = html.escape(write_link(page, settings))
+    link = html.escape(write_link(page, settings, more))
     st.html(f'<span class="lab-link" hidden data-link="{link}" data-note="{note}"></span>')
 
 

@@ -333,6 +333,7 @@ CLAIMS = {
 }
 
 
+@pytest.mark.claim(*CLAIMS)
 @pytest.mark.parametrize("scenario", checkpoints.SCENARIOS, ids=lambda s: s.name)
 def test_claims_of_the_committed_checkpoints(scenario):
     config = zoo.config(scenario.name)

@@ -146,6 +146,7 @@ def test_a_loss_steeper_than_m_by_hand_is_pointed_out(visit):
 # ---- claims --------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("holds")
 def test_claim_a_bound_that_speaks():
     _, r = study("holds")
     assert r.constants.gamma == pytest.approx(1, abs=1e-6)
@@ -156,6 +157,7 @@ def test_claim_a_bound_that_speaks():
     assert r.swap_fit.slope == pytest.approx(-1, abs=0.1)
 
 
+@pytest.mark.claim("raw")
 def test_claim_raw_keys_are_vacuous():
     _, r = study("raw")
     assert r.constants.gamma == pytest.approx(183, abs=5)
@@ -165,6 +167,7 @@ def test_claim_raw_keys_are_vacuous():
     assert r.violations == 0
 
 
+@pytest.mark.claim("normalised")
 def test_claim_the_same_keys_normalised():
     _, r = study("normalised")
     assert r.constants.gamma == pytest.approx(1, abs=1e-6)
@@ -174,6 +177,7 @@ def test_claim_the_same_keys_normalised():
     assert 0.75 < r.risk[-1] / r.risk[0] < 1
 
 
+@pytest.mark.claim("trained")
 def test_claim_a_trained_head():
     s, r = study("trained")
     assert r.constants.gamma == pytest.approx(7.87, abs=0.01)
@@ -185,12 +189,14 @@ def test_claim_a_trained_head():
     assert r.constants.gamma <= float(cache.regressor(s.source).model.beta) * (1 + 1e-5)
 
 
+@pytest.mark.claim("hand")
 def test_claim_constants_by_hand():
     _, r = study("hand")
     assert 0 < r.met < 1
     assert r.violations == 0
 
 
+@pytest.mark.claim("scale")
 def test_claim_scaling_the_inputs():
     scenario = next(s for s in generalization.SCENARIOS if s.name == "scale")
     s = generalization.Settings(**scenario.settings(PAGE))

@@ -255,6 +255,7 @@ def scenario(name):
     return opened(**chosen.settings("ghosts"))
 
 
+@pytest.mark.claim("labels")
 def test_claim_labels():
     table = facts(scenario("labels"))
     for start, silent, found, *_ in table.values():
@@ -262,6 +263,7 @@ def test_claim_labels():
         assert float(silent) < 1e-3
 
 
+@pytest.mark.claim("gpt")
 def test_claim_gpt():
     table = facts(scenario("gpt"))
     rows = sorted(([float(x) for x in row[:3]] for row in table.values()), key=lambda r: r[2])
@@ -271,12 +273,14 @@ def test_claim_gpt():
     assert worst[2] > worst[1]
 
 
+@pytest.mark.claim("exact", "past")
 def test_claim_exact_and_past():
     exact, past = bold(scenario("exact")), bold(scenario("past"))
     assert max(exact[0], exact[1], exact[3]) < 1e-10
     assert min(past[1], past[3]) > 0.01
 
 
+@pytest.mark.claim("deep")
 def test_claim_deep():
     at = scenario("deep")
     head, end, as_they_are, unsearched = bold(at)
@@ -284,6 +288,7 @@ def test_claim_deep():
     assert as_they_are > 0.1
 
 
+@pytest.mark.claim("along")
 def test_claim_along(figures):
     at = scenario("along")
     assert "under way" not in str(bold(at))

@@ -344,6 +344,7 @@ def loaded(name):
     return s, cache.hidden_concept(None, **hidden_concept.engine(s))
 
 
+@pytest.mark.claim("narrows")
 def test_claim_the_belief_narrows():
     _, r = loaded("narrows")
     assert 0.88 <= r.posterior.covered[-1] <= 1
@@ -351,6 +352,7 @@ def test_claim_the_belief_narrows():
     assert r.posterior.ellipses is not None
 
 
+@pytest.mark.claim("biased")
 def test_claim_a_biased_concept():
     _, r = loaded("biased")
     _, plain = loaded("narrows")
@@ -360,6 +362,7 @@ def test_claim_a_biased_concept():
     np.testing.assert_allclose(r.posterior.covariance[:31], plain.posterior.covariance, rtol=1e-9)
 
 
+@pytest.mark.claim("hurts")
 def test_claim_which_example_hurts():
     s, _ = loaded("hurts")
     h = cache.concept_harm(**hidden_concept.engine(s))
@@ -368,6 +371,7 @@ def test_claim_which_example_hurts():
     assert h.harm[consistent] < -2 * h.harm_error[consistent]
 
 
+@pytest.mark.claim("closes")
 def test_claim_the_gap_closes_slowly():
     _, r = loaded("closes")
     raw, scaled, bma = (r.curve(name) for name in ("softmax", "softmax x C", "BMA"))
@@ -377,6 +381,7 @@ def test_claim_the_gap_closes_slowly():
     assert scaled.error[-1] > 100 * bma.error[-1]
 
 
+@pytest.mark.claim("mean")
 def test_claim_gpt2_on_its_own_law():
     s, _ = loaded("mean")
     r = cache.hidden_concept(cache.gpt2_of(20), **hidden_concept.engine(s))
@@ -385,6 +390,7 @@ def test_claim_gpt2_on_its_own_law():
     assert 5 * r.curve("linear-d20").gap[-1] < r.curve("softmax x C").gap[-1]
 
 
+@pytest.mark.claim("ghosts")
 def test_claim_ghosts_cancel():
     _, r = loaded("ghosts")
     q = r.reshaped

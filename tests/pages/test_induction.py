@@ -94,6 +94,7 @@ def by_hand(text, triggers="q", b1=60.0, b2=5.0, gamma=4.0, lam=1.0, odds=10.0):
 # ---- claims --------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("head")
 def test_context_wins_by_14(visit):
     app = load(visit, "head")
     logits, weights = by_hand("the quota fell q")
@@ -106,12 +107,14 @@ def test_context_wins_by_14(visit):
     assert "**u** comes out first" in sentence(app)
 
 
+@pytest.mark.claim("tie")
 def test_q_and_o_tie(visit):
     app = load(visit, "tie")
     assert numbers(app)[-1] == 1.99333
     assert "**o** and **q** tie" in sentence(app)
 
 
+@pytest.mark.claim("takeover")
 def test_the_take_over_length_is_110(visit, drawn):
     app = load(visit, "takeover")
     assert numbers(app)[0] == 110.4
@@ -131,6 +134,7 @@ def test_the_take_over_length_is_110(visit, drawn):
     assert marks == pytest.approx([110.4], abs=0.05)
 
 
+@pytest.mark.claim("positions")
 def test_absolute_positions_lose_what_lies_past_t_max(visit, drawn):
     app = load(visit, "positions")
     relative, absolute = numbers(app)
@@ -147,6 +151,7 @@ def test_absolute_positions_lose_what_lies_past_t_max(visit, drawn):
     np.testing.assert_allclose(trace(fig, "relative")["y"], closed, atol=1e-9)
 
 
+@pytest.mark.claim("crosstalk")
 def test_cross_talk_spreads_as_claimed(visit, drawn):
     app = load(visit, "crosstalk")
     assert numbers(app)[:2] == pytest.approx(
@@ -163,6 +168,7 @@ def test_cross_talk_spreads_as_claimed(visit, drawn):
         np.testing.assert_allclose(measured, formula, rtol=0.2)
 
 
+@pytest.mark.claim("birth")
 def test_a_head_is_born(visit, drawn):
     app = load(visit, "birth")
     start, chance, end, *probes = numbers(app)
@@ -186,10 +192,6 @@ def test_a_head_is_born(visit, drawn):
     np.testing.assert_array_equal(last, charts.raw(maps)[0][0]["z"])
     first = seen_maps.data[0][1]["z"]  # nothing learnt: even over the past
     np.testing.assert_allclose(first[4, :5], 0.2, atol=1e-6)
-
-
-def test_every_scenario_has_its_test():
-    assert set(SCENARIOS) == {"head", "tie", "takeover", "positions", "crosstalk", "birth"}
 
 
 # ---- views ---------------------------------------------------------------------------------------

@@ -186,6 +186,7 @@ def scenario(name):
     return opened(**chosen.settings("layers"))
 
 
+@pytest.mark.claim("arrive")
 def test_claim_arrive(figures):
     scenario("arrive")
     fig = figures["map-effective"]
@@ -195,12 +196,14 @@ def test_claim_arrive(figures):
     assert values[at.index(20)] > 3 * values[at.index(5)]
 
 
+@pytest.mark.claim("shift")
 def test_claim_shift():
     law, shifted, wrong, *_ = bold(scenario("shift"))
     assert shifted < law / 2
     assert abs(wrong / law - 1) < 0.05
 
 
+@pytest.mark.claim("ranked", "offset")
 def test_claim_ranked_and_offset():
     at = scenario("ranked")
     assert "Layer 3, head" in said(at)
@@ -213,6 +216,7 @@ def test_claim_ranked_and_offset():
     assert own < 50
 
 
+@pytest.mark.claim("one")
 def test_claim_one(figures):
     at = scenario("one")
     assert "in 24 of 24 heads" in said(at)

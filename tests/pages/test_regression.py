@@ -367,18 +367,21 @@ def default():
     return name, zoo.config(name)
 
 
+@pytest.mark.claim("home")
 def test_claim_home(default):
     name, config = default
     ours, best, _ = r2(name, config.law.n_examples - 1)
     assert (best[10:] - ours[10:]).max() <= 0.05
 
 
+@pytest.mark.claim("shift", "per-prompt")
 @pytest.mark.parametrize("mixing", ["input", "prompt"])
 def test_claim_shift(default, mixing):
     ours, best, _ = r2(default[0], 15, w2=0.3, mixing=mixing)
     assert ours[15] <= best[15] - 0.2
 
 
+@pytest.mark.claim("labels")
 def test_claim_labels(default):
     name, config = default
     ours, best, ridge = r2(name, 24, corruption="permuted", accuracy=0.8)
@@ -386,6 +389,7 @@ def test_claim_labels(default):
     assert best[d] < 0 < 0.4 < ours[d] < ridge[d] - 0.1
 
 
+@pytest.mark.claim("long")
 def test_claim_long(default):
     name, config = default
     ours, best, _ = r2(name, 110, n_prompts=64)
@@ -393,6 +397,7 @@ def test_claim_long(default):
     assert best[110] > 0.9999
 
 
+@pytest.mark.claim("hurts")
 def test_claim_hurts(default):
     from core.one_prompt import look_closely
 

@@ -441,6 +441,7 @@ def study(request):
     return found
 
 
+@pytest.mark.claim("bounds")
 def test_claim_two_bounds_take_hold(study):
     r = study("bounds").along
     assert r.violations == 0
@@ -450,12 +451,14 @@ def test_claim_two_bounds_take_hold(study):
     assert 0 < first_a < first_b
 
 
+@pytest.mark.claim("silent")
 def test_claim_theorem_5_falls_silent(study):
     r = study("silent").here
     assert r.vacuous_ramsauer[0] == 1
     assert r.retrieved[0] == 1
 
 
+@pytest.mark.claim("crowd")
 def test_claim_crowding(study):
     r = study("crowd").along
     median = dict(zip(r.values, r.error_quantiles[:, 2], strict=True))
@@ -464,6 +467,7 @@ def test_claim_crowding(study):
     assert r.well_separated[-1] == 0
 
 
+@pytest.mark.claim("room")
 def test_claim_room(study):
     r = study("room").along
     assert r.error_quantiles[0, 2] > 100 * r.error_quantiles[-1, 2]
@@ -471,6 +475,7 @@ def test_claim_room(study):
     assert (np.diff(delta) > 0).all()
 
 
+@pytest.mark.claim("phases")
 def test_claim_four_phases(study):
     r = study("phases").map
     where = {OUTCOMES[k]: np.argwhere(r.most_common == k) for k in range(4)}
@@ -482,6 +487,7 @@ def test_claim_four_phases(study):
     assert np.median(noise["retrieved"]) < np.median(noise["wrong pattern"])
 
 
+@pytest.mark.claim("lemma")
 def test_claim_when_delta_falls(study):
     r = study("lemma")
     assert 0.35 < r.share_delta_falls < 0.65

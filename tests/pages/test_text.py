@@ -377,6 +377,7 @@ def ends(name):
     return found, s
 
 
+@pytest.mark.claim("capitals", "plurals")
 @pytest.mark.parametrize(("name", "most", "least"), [("capitals", 0.2, 0.9), ("plurals", 0.1, 0.9)])
 def test_claim_word_tasks_rise(name, most, least):
     ((before, _), (after, _)), _ = ends(name)
@@ -386,11 +387,13 @@ def test_claim_word_tasks_rise(name, most, least):
     assert after["accuracy"].low > after["accuracy"].baseline
 
 
+@pytest.mark.claim("wrong")
 def test_claim_wrong():
     (_, (after, _)), _ = ends("wrong")
     assert after["accuracy"].value > 0.8
 
 
+@pytest.mark.claim("made-up")
 def test_claim_made_up():
     (_, (after, _)), _ = ends("made-up")
     assert after["AUC"].value > 0.7
@@ -398,12 +401,14 @@ def test_claim_made_up():
     assert after["accuracy"].low <= after["accuracy"].baseline
 
 
+@pytest.mark.claim("sentiment")
 def test_claim_sentiment():
     ((before, _), (after, _)), _ = ends("sentiment")
     assert before["AUC"].value > 0.95
     assert abs(after["AUC"].value - before["AUC"].value) < 0.05
 
 
+@pytest.mark.claim("one")
 def test_claim_one():
     ((_, before), (_, after)), s = ends("one")
     at = s.prompt - 1

@@ -3,7 +3,8 @@
 export default function ({ parentElement }) {
   const root = parentElement.querySelector(".lab-copy");
   const [button, field, said] = ["button", "input", "[role=status]"].map((s) => root.querySelector(s));
-  const place = root.closest(".st-key-lab-share") ?? document.body;
+  const other = root.closest(".st-key-lab-other-link"); // a link that is not the page's own
+  const place = other ?? root.closest(".st-key-lab-share") ?? document.body;
   let query;
   let note = "";
   root.dataset.link = ""; // until the page has said it
@@ -13,7 +14,7 @@ export default function ({ parentElement }) {
     if (!at || (at.dataset.link === query && at.dataset.note === note)) return;
     ({ link: query, note } = at.dataset);
     root.dataset.link = field.value = `${location.origin}${location.pathname}?${query}`;
-    whenIdle(write); // writing the address takes 10 ms, which the picture shall not wait for
+    if (!other) whenIdle(write); // writing the address takes 10 ms, which the picture shall not wait for
   };
   // Replaces the history entry, so Back still means the page before. Streamlit's own parameters stay.
   const write = () => {
