@@ -91,6 +91,14 @@ def find(which: str) -> Path:
         ) from None
 
 
+def files_of(which: str) -> list[Path]:
+    """The files that hold the weights of a model, as `load` takes its name."""
+    if which == DEFAULT:
+        return [smollm2_gguf()]
+    folder = find(which)
+    return sorted(p for p in folder.iterdir() if p.suffix in (".safetensors", ".gguf"))
+
+
 def check_folder(folder: Path, dtype: torch.dtype) -> Path | None:
     """Refuse what is no folder of a causal model; the GGUF file if the weights are one.
 

@@ -117,6 +117,12 @@ def version(name: str, checkpoints: Path = CHECKPOINTS) -> str:
     return hashlib.sha256(noted.encode()).hexdigest()[:16]
 
 
+def sums(name: str, checkpoints: Path = CHECKPOINTS) -> dict[str, str]:
+    """sha256 by file name, as the manifest notes them; `load` reads nothing that differs."""
+    _folder(name, checkpoints)
+    return dict(_manifest(checkpoints)[name])
+
+
 def write_manifest(checkpoints: Path = CHECKPOINTS) -> dict[str, dict[str, str]]:
     """Note the sha256 of config and weights of every folder that lies there; returns the notes.
 

@@ -55,6 +55,55 @@ def shared(entries: int = 64) -> Callable[[F], F]:
     return st.cache_resource(max_entries=entries, show_spinner=False)
 
 
+# ---- what answered ------------------------------------------------------------------------------
+
+_ASKED = threading.local()
+
+
+def forget_used() -> None:
+    """From now on, note which models this thread's page asks, whether or not the answer is kept."""
+    _ASKED.names = {}
+
+
+def _note_used(kind: str, name: str) -> None:
+    if not name.startswith("baseline: "):
+        getattr(_ASKED, "names", {})[kind, name] = None
+
+
+def used() -> tuple[tuple[str, str], ...]:
+    """Kind and name of every model that was asked since `forget_used`."""
+    return tuple(getattr(_ASKED, "names", {}))
+
+
+def sums(kind: str, name: str) -> dict[str, str]:
+    """sha256 by file of a model that was asked: of the zoo, this session's upload, or a language model."""
+    if kind == "text":
+        from models import text_lm
+
+        return _file_sums(tuple(map(str, text_lm.files_of(name))))
+    if name == uploads.NAME and (upload := uploads.current()):
+        return dict(upload.sha256)
+    from models import zoo
+
+    return zoo.sums(name, zoo_folder())
+
+
+LARGEST_SUMMED = 2**30
+"""Bytes of a file past which its size is told and not its sum, which would take many seconds."""
+
+
+@shared(8)
+def _file_sums(paths: tuple[str, ...]) -> dict[str, str]:
+    said = {}
+    for path in map(Path, paths):
+        if (size := path.stat().st_size) > LARGEST_SUMMED:
+            said[path.name] = f"{size} bytes, no sum taken"
+            continue
+        with path.open("rb") as file:
+            said[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return said
+
+
 # ---- landscape ---------------------------------------------------------------------------------
 
 
@@ -378,6 +427,7 @@ def _attention(
 
 def _key(who: str) -> str:
     """Who answers, in the key of a cache: an upload is known by its sums, not by its name."""
+    _note_used("regressor", who)
     upload = uploads.current() if who == uploads.NAME else None
     return upload.key if upload else f"{zoo_folder()}/{who}"
 
@@ -496,6 +546,7 @@ def text_scores(
     """
     from core import text
 
+    _note_used("text", model)
     asked = text.questions(text_task(which), k, how, n)
     rows: list[np.ndarray] = []
     for start in range(0, len(asked), ROUND):
@@ -887,6 +938,7 @@ def induction_law(name: str) -> TriggerLaw:
 def induction_training(name: str, prompt: str) -> InductionTraining:
     """Raises ValueError for a prompt the model has no positions for."""
     torch_on_one_thread()
+    _note_used("training", name)
     return _induction_training(name, prompt, str(zoo_folder()))
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, unquote_plus, urlencode
 
 LINK_VERSION = 1
 """Written as `v=` into every link. When a default changes: raise this by one and record the old default
@@ -27,7 +27,7 @@ PREFERRED = {3: (1, 2, 5), 10: _R10, 20: _R20, 40: _R40}
 """Numbers from 1 to 10 that people like to read, by how many: 1-2-5, then the series of ISO 3."""
 
 RESERVED = frozenset(
-    {"v", "preset", "tour", "lock", "hide", "title", "question", "embed", "embed_options"}
+    {"v", "preset", "pin", "tour", "lock", "hide", "title", "question", "embed", "embed_options"}
 )
 """Parameters of a link that are no control; what the later ones mean stands in `tour.py` and `lesson.py`."""
 
@@ -1103,12 +1103,14 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Link:
-    """What a link asks for: the values it states, its version and preset, and what was wrong with it."""
+    """What a link asks for: the values it states, its version and preset, what was wrong with it, and the
+    settings that are pinned in it."""
 
     values: dict[str, Any]
     version: int
     preset: str | None
     notices: tuple[str, ...]
+    pin: dict[str, Any] | None = None
 
 
 def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] = ()) -> Link:
@@ -1123,10 +1125,10 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
     values: dict[str, Any] = {}
     notices: list[str] = []
     elsewhere: dict[str, list[str]] = {}  # page -> its parameters
-    version, preset = LINK_VERSION, None
+    version, preset, pin = LINK_VERSION, None, None
     for name, given in query.items():
         shown = f"`{printable(name)}={printable(given[-1])}`"
-        if len(given) > 1 and (name in known or name in ("v", "preset")):
+        if len(given) > 1 and (name in known or name in ("v", "preset", "pin")):
             listed = ", ".join(f"`{printable(text, 20)}`" for text in given[:4])
             more = ", …" if len(given) > 4 else ""
             notices.append(
@@ -1152,6 +1154,11 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
                 preset = given[-1]
             else:
                 notices.append(f"{shown} is no scenario of this page; the defaults stand.")
+        elif name == "pin":
+            try:
+                pin = read_pin(page, given[-1])
+            except ValueError as reason:
+                notices.append(f"{shown} {reason}, so nothing is pinned.")
         elif (other := _other_page(name, page)) is not None:
             elsewhere.setdefault(other, []).append(name)
         elif name not in RESERVED:
@@ -1162,14 +1169,100 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
         notices.append(
             f"{len(names)} {what} to the page `{other}`, not here, and had no effect: {listed}."
         )
-    return Link(values, version, preset, tuple(notices))
+    return Link(values, version, preset, tuple(notices), pin)
 
 
-def write_link(page: str, values: Mapping[str, Any], more: Mapping[str, str] | None = None) -> str:
-    """The query string that states every control of the page, so that no later default can change it.
-    `more`: the step of a tour, a lesson."""
+def write_link(
+    page: str,
+    values: Mapping[str, Any],
+    pinned: Mapping[str, Any] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> str:
+    """The query string that states every control of the page, so that no later default can change it, and the
+    settings that are pinned. `more`: the step of a tour, a lesson."""
     stated = {row.name: row.text(values[row.key]) for row in rows(page) if row.key in values}
-    return urlencode({"v": LINK_VERSION, **stated, **(more or {})})
+    pin = {} if pinned is None else {"pin": write_pin(page, pinned)}
+    return urlencode({"v": LINK_VERSION, **stated, **pin, **(more or {})})
+
+
+def write_pin(page: str, values: Mapping[str, Any]) -> str:
+    """Settings as a short text for `pin=`: the link version, then key and value of each control that is not at
+    that version's default, all parted by `~`."""
+    parts = [str(LINK_VERSION)]
+    for row in rows(page):
+        if values[row.key] != row.default_of(LINK_VERSION):
+            parts += [row.key, quote_plus(row.text(values[row.key])).replace("~", "%7E")]
+    return "~".join(parts)
+
+
+def read_pin(page: str, text: str) -> dict[str, Any]:
+    """All settings of the page that `write_pin` wrote down. Raises ValueError with the reason: half of a pinned
+    setting would be another one, so a pin is read as a whole or not at all."""
+    version, *parts = text.split("~")
+    if not (version.isdecimal() and 1 <= int(version) <= LINK_VERSION) or len(parts) % 2:
+        raise ValueError("is no pin this lab knows")
+    known = {row.key: row for row in rows(page)}
+    values = {key: row.default_of(int(version)) for key, row in known.items()}
+    for key, given in zip(parts[::2], parts[1::2], strict=True):
+        value = unquote_plus(given)
+        if key not in known:
+            raise ValueError(f"names `{printable(key)}`, which is no control of this page")
+        if value == ELSEWHERE:
+            raise ValueError("was made with an uploaded file, which a link cannot carry")
+        try:
+            values[key] = known[key].parse(value)
+        except ValueError as reason:
+            raise ValueError(
+                f"says `{printable(key)}` = `{printable(value)}`, which {reason}"
+            ) from None
+    return values
+
+
+# ---- settings in words ----
+
+
+def in_effect(page: str, values: Mapping[str, Any]) -> tuple[Control, ...]:
+    """The controls that are drawn under these settings: the others say nothing now."""
+    shown: list[Control] = []
+    hidden: set[str] = set()
+    for row in rows(page):
+        if row.when and (row.when[0] in hidden or values[row.when[0]] not in row.when[1]):
+            hidden.add(row.key)
+        else:
+            shown.append(row)
+    return tuple(shown)
+
+
+def value_in_words(row: Control, value: Any, longest: int = 60) -> str:
+    """A value as a reader sees it on the page: `0.4`, `on`, `on a circle`."""
+    if isinstance(row, Toggle):
+        return "on" if value else "off"
+    if isinstance(row, Number):
+        return str(value) if row.whole else f"{value:.6g}"
+    return printable(row.text(value), longest) or "(empty)"
+
+
+def label_in_words(row: Control) -> str:
+    """Its label as part of a sentence: `Noise` becomes `noise`, `β inverse temperature` and `M` stay."""
+    first, _, _ = row.label.partition(" ")
+    plain = len(first) > 1 and first[1:].islower() and first.isascii()
+    return row.label[0].lower() + row.label[1:] if plain else row.label
+
+
+def differing(
+    page: str, a: Mapping[str, Any], b: Mapping[str, Any]
+) -> tuple[tuple[str, str, str], ...]:
+    """Label, value under `a` and value under `b` of each control that differs and counts under one of them."""
+    counts = {row.key for values in (a, b) for row in in_effect(page, values)}
+    return tuple(
+        (
+            label_in_words(row),
+            value_in_words(row, a[row.key], 40),
+            value_in_words(row, b[row.key], 40),
+        )
+        for row in rows(page)
+        if row.key in counts and a[row.key] != b[row.key]
+    )
 
 
 def _other_page(name: str, page: str) -> str | None:

@@ -14,18 +14,20 @@ import numpy as np
 import streamlit as st
 
 from pages import catalog, tours
-from pages.ui import lesson, panel, share, teach, terms, tour
+from pages.ui import cache, lesson, panel, pin, share, teach, terms, tour
 from pages.ui.chart_view import Frames, Live, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
-from pages.ui.controls import Scenario, defaults
+from pages.ui.controls import LINK_VERSION, Link, Scenario, defaults
 from pages.ui.progress import Progress
+from pages.ui.shown import Facts, Shown
 
 S = TypeVar("S")
 R = TypeVar("R")
 
 _seen_modules: dict[str, int] = {}
-_run = threading.local()  # of the script thread: .asked, .places, .name
+# Of the script thread: .asked, .places, .name, and .unseen of such a visit.
+_run = threading.local()
 _aid = component("aid", html='<div class="lab-aid"><p class="lab-spoken" role="status"></p></div>')
 _pulse = component("pulse", html='<span class="lab-pulse"></span>')
 # The first shows itself to a keyboard only, which has forty controls to go through before the picture; the
@@ -169,7 +171,37 @@ def open_page(
         panel.taken_up(name)
         stage = st.container()
     _run.name = name
-    return Page(words.entry, settings, panel.values(name), stage, places.exports)
+    cache.forget_used()
+    page = Page(words, settings, panel.values(name), stage, places.exports)
+    if not getattr(_run, "unseen", False):
+        page.pinned = pin.take_up(name, page.values, stage)
+    return page
+
+
+@dataclass
+class _Unseen:
+    """What a visit that nobody sees brings back."""
+
+    shown: Shown | None = None
+    again: bool = False
+
+
+def unseen(
+    name: str, render: Callable[[], None], values: Mapping[str, Any], session: Mapping[str, Any]
+) -> tuple[Shown, bool]:
+    """Run `render()` in a session of its own, see `unseen.visit`: what it shows, and whether it wants to go on."""
+    for key, value in session.items():
+        st.session_state[key] = value
+    st.session_state[f"{name}~link"] = Link({}, LINK_VERSION, None, ())
+    panel.set_values(name, values)
+    _run.unseen, _run.places, _run.folded = _Unseen(), Places(), []
+    try:
+        render()
+    finally:
+        came, _run.unseen, _run.places, _run.folded = _run.unseen, None, None, None
+    if came.shown is None:
+        raise ValueError(f"the page {name!r} has no picture under these settings.")
+    return came.shown, came.again
 
 
 @dataclass(frozen=True)
@@ -195,6 +227,7 @@ class Places:
     """Where things stand on a page."""
 
     def __init__(self) -> None:
+        self.exports: Any = None  # until `surround`
         with st.container(key="lab-head"):
             with st.container(
                 horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute",
@@ -228,7 +261,7 @@ class Places:
                 tour.start_button(entry.name)
                 part("teach", lambda: teach.builder(entry.name, words.scenarios))
                 share.copy_button(entry.name)
-                self.exports = st.container(width="content")
+                self.exports = st.container(horizontal=True, width="content", gap="small")
             self.exports.empty()  # a place must be written to once before a fragment may use it
         with self.lesson:
             teach.banner(entry.name)
@@ -246,48 +279,31 @@ class Places:
         panel.surrounded(entry.name, words.formula, words.scenario)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """A small table of numbers, with a note under it. Cells and note are HTML."""
-
-    columns: Sequence[str]
-    rows: Sequence[tuple[str, ...]]
-    caption: str = ""
-    note: str = ""
-
-    def html(self) -> str:
-        head = "<td></td>" + "".join(f'<th scope="col">{c}</th>' for c in self.columns)
-        body = "".join(
-            f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
-            for name, *cells in self.rows
-        )
-        note = f'<p class="lab-note">{self.note}</p>' if self.note else ""
-        return (
-            f'<div class="lab-scroll"><table class="lab-facts"><caption>{self.caption}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
-        )
-
-
 class Page(Generic[S]):
     """One run of one page. `settings` are those of the picture, the last good one after an error."""
 
     def __init__(
         self,
-        entry: catalog.Entry,
+        words: Words,
         make: Callable[..., S],
         values: Mapping[str, Any],
         stage: Any,
         exports: Any,
     ) -> None:
-        self.entry = entry
-        self.name = entry.name
+        self.words = words
+        self.entry = words.entry
+        self.name = words.entry.name
         self.values = dict(values)
         self.settings: S = make(**values)
         self.stage = stage
         self._make = make
         self._exports = exports
+        self.pinned: pin.Pinned | None = None
         self._figures: dict[str, Figure] = {}
+        self._alts: dict[str, str] = {}
+        self._tables: list[Facts] = []
         self._said: list[str] = []
+        self._folded: list[tuple[str, str]] = []
 
     def compute(
         self,
@@ -311,6 +327,8 @@ class Page(Generic[S]):
         try:
             result = compute(self.settings)
         except ValueError as reason:
+            if getattr(_run, "unseen", None):
+                raise
             if dear and worked is None:
                 self._warn(_sentence(reason), good, key="lab-refused")
                 st.stop()
@@ -372,7 +390,12 @@ class Page(Generic[S]):
     ) -> None:
         """A picture on the stage, or `into` a column of it. `key` names it on the page and in exports."""
         if exported:
-            self._figures[key] = fig
+            self._figures[key], self._alts[key] = fig, alt
+        if getattr(
+            _run, "unseen", None
+        ):  # nobody looks, and outside a server components have no files
+            return
+        compared = self.pinned.beside(key, fig, self.values) if self.pinned and exported else None
 
         def told(
             act: Callable[[dict[str, Any]], None] | None,
@@ -387,9 +410,11 @@ class Page(Generic[S]):
         more = {} if live is None else {"live": live, "on_drag": told(on_drag)}
         with into if into is not None else self.stage:
             chart_view(
-                fig, key=f"{self.name}-{key}", alt=alt, frames=frames, on_click=told(on_click),
-                file_name=f"{self.name}-{key}", **more,
+                compared.figure if compared else fig, key=f"{self.name}-{key}", alt=alt, frames=frames,
+                on_click=told(on_click), file_name=f"{self.name}-{key}", **more,
             )  # fmt: skip
+            if compared:
+                pin.difference(self.name, key, compared)
 
     def look_for(self, sentence: str) -> None:
         """What to look for, with the live numbers in it."""
@@ -406,11 +431,14 @@ class Page(Generic[S]):
         into: Any = None,
     ) -> None:
         """A small table of numbers. A row starts with its name; cells are HTML, so escape what is typed."""
+        table = Facts(columns, rows, caption)
+        self._tables.append(table)
         with into if into is not None else self.stage:
-            st.html(Facts(columns, rows, caption).html())
+            st.html(table.html())
 
     def facts_beside(self, *tables: Facts) -> None:
         """Tables side by side where there is room; one element, which the browser has sooner than several."""
+        self._tables += tables
         parts = "".join(f"<div>{table.html()}</div>" for table in tables)
         with self.stage:
             st.html(f'<div class="lab-tables">{parts}</div>')
@@ -421,6 +449,9 @@ class Page(Generic[S]):
         The browser asks for it. So a moved control, a click or a closed tab has its turn between two
         slices, and nothing else is needed to stop the work. The last call of a page.
         """
+        if (visit := getattr(_run, "unseen", None)) is not None:
+            visit.again = True
+            return
         if not panel.framed(self.name):
             st.rerun()
         key = f"{self.name}~pulse"
@@ -434,6 +465,7 @@ class Page(Generic[S]):
 
     def fold(self, title: str, text: str) -> None:
         """Words that hold whatever the numbers are, to be opened below the pictures."""
+        self._folded.append((title, text))
         folded = getattr(_run, "folded", None)
         if folded is not None:
             folded.append((title, text))
@@ -442,13 +474,31 @@ class Page(Generic[S]):
             st.markdown(terms.linked(text))
 
     def finish(self, snippet: str) -> None:
-        """Link and Export, once the pictures are known. `snippet` prints the page's numbers."""
+        """Link, Pin and Export, once the pictures are known. `snippet` prints the page's numbers."""
+        shown = Shown(
+            page=self.name,
+            values=self.values,
+            lead=self.words.lead,
+            formula=self.words.formula(self.values),
+            symbols=self.words.symbols,
+            figures=self._figures,
+            alts=self._alts,
+            tables=tuple(self._tables),
+            said=tuple(self._said),
+            folded=tuple(self._folded),
+            snippet=snippet,
+            used=cache.used(),
+        )
+        if (visit := getattr(_run, "unseen", None)) is not None:
+            visit.shown = shown
+            return
+        if self.pinned:
+            self.pinned.finish(shown, self.stage)
         with self._exports:
-            share.exports(
-                self.name, self.entry.title, self.values, self._figures, snippet, self._said
-            )
+            pin.button(shown)
+            share.exports(shown, self.pinned.other(self.values) if self.pinned else None)
             more = tour.stated(self.name) | lesson.of(self.name).stated()
-            share.state_link(self.name, self.values, more)
+            share.state_link(self.name, self.values, self.pinned and self.pinned.values, more)
 
 
 def _head(words: Words) -> None:

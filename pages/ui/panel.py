@@ -15,7 +15,6 @@ from pages.ui.controls import (
     LINK_VERSION,
     Choice,
     Control,
-    Link,
     Number,
     Text,
     Toggle,
@@ -62,6 +61,12 @@ def version(page: str) -> int:
     return link.version if link else LINK_VERSION
 
 
+def pinned_by_link(page: str) -> dict[str, Any] | None:
+    """The settings that the link this session opened the page with pins."""
+    link = st.session_state.get(f"{page}~link")
+    return link.pin if link else None
+
+
 def notices(page: str) -> tuple[str, ...]:
     return st.session_state[f"{page}~link"].notices if f"{page}~link" in st.session_state else ()
 
@@ -75,7 +80,7 @@ def note(page: str, notices: Iterable[str]) -> None:
 def forget_notices(page: str) -> None:
     link = st.session_state.get(f"{page}~link")
     if link is not None and link.notices:
-        st.session_state[f"{page}~link"] = Link(link.values, link.version, link.preset, ())
+        st.session_state[f"{page}~link"] = replace(link, notices=())
 
 
 def set_values(page: str, values: Mapping[str, Any]) -> None:

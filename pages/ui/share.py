@@ -1,4 +1,4 @@
-"""Links and files that leave the lab: permalink, CSV, settings, snippet, self-contained HTML.
+"""Links and files that leave the lab: permalink, CSV, settings, snippet, report.
 
 PNG and SVG are made in the browser by the chart component. Files are made when somebody asks for one, so
 they cost a rerun nothing.
@@ -10,20 +10,16 @@ import csv
 import html
 import io
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import streamlit as st
-from plotly.offline import get_plotlyjs
 
-from pages.ui import charts
+from pages.ui import charts, provenance
 from pages.ui.component import component
-from pages.ui.controls import ELSEWHERE, LINK_VERSION, rows, write_link
-
-LAB = "Reshape Lab"
-VERSION = "0.1.0"
+from pages.ui.controls import ELSEWHERE, rows, write_link
+from pages.ui.shown import Shown
 
 _copy = component(
     "copy_link",
@@ -47,47 +43,60 @@ def copy_link(page: str, query: str) -> None:
 
 
 def state_link(
-    page: str, settings: Mapping[str, Any], more: Mapping[str, str] | None = None
+    page: str,
+    settings: Mapping[str, Any],
+    pinned: Mapping[str, Any] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> None:
     """Say the page's link, which the button reads: a component that is sent anew at every moved control takes
     a browser ten times as long.
 
-    The link states every control, so no later default changes it. `more`: what else it carries.
+    The link states every control, so no later default changes it, and what is pinned. `more`: what else it
+    carries.
     """
     file = any(r.text(settings[r.key]) == ELSEWHERE for r in rows(page) if r.key in settings)
     note = "The uploaded file is not in it: send the exported settings too." if file else ""
-    link = html.escape(write_link(page, settings, more))
+    link = html.escape(write_link(page, settings, pinned, more))
     st.html(f'<span class="lab-link" hidden data-link="{link}" data-note="{note}"></span>')
 
 
-def address(page: str, settings: Mapping[str, Any]) -> str:
+def address(page: str, settings: Mapping[str, Any], pinned: Mapping[str, Any] | None = None) -> str:
     """The full link, as far as the server knows its own address."""
     base = (getattr(st.context, "url", None) or f"/{page}").split("?")[0]
-    return f"{base}?{write_link(page, settings)}"
+    return f"{base}?{write_link(page, settings, pinned)}"
 
 
-def settings_json(page: str, settings: Mapping[str, Any], link: str = "") -> str:
-    """The settings with what is needed to find back to them."""
-    body = {
-        "lab": LAB, "lab_version": VERSION, "link_version": LINK_VERSION, "page": page, "link": link,
-        "settings": dict(settings),
-    }  # fmt: skip
-    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+def settings_json(shown: Shown, block: Mapping[str, Any]) -> str:
+    """The settings, with what is needed to find back to them and to cite them."""
+    body = {**block, "settings": dict(shown.values)}
+    return json.dumps(body, indent=2, ensure_ascii=False, default=_bytes) + "\n"
 
 
-def table_csv(figures: Mapping[str, charts.Figure]) -> str:
+def _bytes(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"settings cannot hold a {type(value).__name__}")
+
+
+def table_csv(figures: Mapping[str, charts.Figure], source: str = "") -> str:
     """Every plotted number, one a row: picture, series and its coordinates.
 
+    Where the numbers come from (`source`) stands in a last column of that name, in the first row only: a
+    comment above the head would break most readers, a file beside this one gets lost, and the same sentence in
+    every row would be most of the file.
     A text that a spreadsheet would take for a formula is quoted with an apostrophe; numbers stay numbers.
     """
     blocks = [(name, block) for name, fig in figures.items() for block in charts.plotted(fig)]
     names = [c for c in ("x", "y", "z", "low", "high") if any(c in block for _, block in blocks)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["picture", "series", *names])
+    last = ["source"] if source else []
+    writer.writerow(["picture", "series", *names, *last])
     for name, block in blocks:
         for row in _rows(block, names):
-            writer.writerow([safe_cell(name), safe_cell(block["series"]), *map(safe_cell, row)])
+            cells = [safe_cell(name), safe_cell(block["series"]), *map(safe_cell, row)]
+            writer.writerow([*cells, *([safe_cell(source)] if last else [])])
+            source = ""
     return out.getvalue()
 
 
@@ -111,77 +120,51 @@ def safe_cell(value: Any) -> Any:
     return value
 
 
-def page_html(
-    title: str,
-    figures: Mapping[str, charts.Figure],
-    settings: Mapping[str, Any],
-    said: Iterable[str],
-    link: str,
-) -> str:
-    """One file with the pictures still interactive and plotly.js inside; opens without a network."""
-    pictures = "\n".join(
-        f"<figure>{_picture(fig)}<figcaption>{html.escape(name)}</figcaption></figure>"
-        for name, fig in figures.items()
-    )
-    cells = "".join(
-        f"<tr><th>{html.escape(k)}</th><td>{html.escape(str(v))}</td></tr>"
-        for k, v in settings.items()
-    )
-    bold = [re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(s)) for s in said]
-    text = "".join(f"<p>{s}</p>" for s in bold)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)} - {LAB}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-body {{ font: 16px/1.55 "Source Sans Pro", "Helvetica Neue", Arial, sans-serif; color: #1d2730; background: #fff;
-  max-width: 1000px; margin: 2.5rem auto; padding: 0 1rem; }}
-h1 {{ font-family: Georgia, serif; }} figure {{ margin: 2rem 0; }}
-figcaption {{ color: #5c6770; font-size: 0.9rem; }} th {{ text-align: left; padding-right: 2rem; font-weight: 600; }}
-</style><script>{get_plotlyjs()}</script></head>
-<body><h1>{html.escape(title)}</h1>{text}{pictures}
-<h2>Settings</h2><table>{cells}</table>
-<p>{LAB} {VERSION}. Same settings in the lab: <a href="{html.escape(link)}">{html.escape(link)}</a></p>
-</body></html>"""
-
-
-def headed(snippet: str, page: str, link: str) -> str:
-    """The snippet with where it comes from and how to run it."""
+def headed(snippet: str, block: Mapping[str, Any]) -> str:
+    """The snippet with where it comes from, how to cite it and how to run it."""
     return (
-        f"# {LAB} {VERSION}: the numbers of {link}\n"
-        f"# Run it in a checkout of the lab: PYTHONPATH=. .venv/bin/python {page}.py\n\n{snippet}"
+        f"{provenance.comment(block)}"
+        f"# Run it in a checkout of the lab: PYTHONPATH=. .venv/bin/python {block['page']}.py\n\n{snippet}"
     )
 
 
-def _picture(fig: charts.Figure) -> str:
-    return charts.resolved(fig).to_html(
-        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
-    )
-
-
-def exports(
-    page: str,
-    title: str,
-    settings: Mapping[str, Any],
-    figures: Mapping[str, charts.Figure],
-    snippet: str,
-    said: Iterable[str] = (),
-) -> None:
-    """The Export menu. Nothing in it is made before the menu is open and a file is asked for."""
+def exports(b: Shown, a: Shown | None = None) -> None:
+    """The Export menu of what is shown, and of what is pinned beside it. Nothing in it is made before the menu is
+    open and a file is asked for."""
+    page = b.page
     with st.popover("Export", key=f"{page}~export", on_change="rerun") as menu:
         if not menu.open:
             return
-        link = address(page, settings)
-        said = list(said)
-        files: list[tuple[str, str, str, Any]] = [
-            ("Python snippet", f"{page}.py", "text/x-python", lambda: headed(snippet, page, link)),
-            ("Numbers as CSV", f"{page}.csv", "text/csv", lambda: table_csv(figures)),
+        link = address(page, b.values, a and a.values)
+        files: list[tuple[str, str, str, Callable[[], str]]] = [
+            ("Report as HTML", f"{page}.html", "text/html", lambda: _report(b, link, a)),
+            ("Python snippet", f"{page}.py", "text/x-python",
+             lambda: headed(b.snippet, provenance.provenance(b, link))),
+            ("Numbers as CSV", f"{page}.csv", "text/csv", lambda: _numbers(b, link, a)),
             ("Settings as JSON", f"{page}.json", "application/json",
-             lambda: settings_json(page, settings, link)),
-            ("Page as HTML", f"{page}.html", "text/html",
-             lambda: page_html(title, figures, settings, said, link)),
+             lambda: settings_json(b, provenance.provenance(b, link))),
         ]  # fmt: skip
         for label, name, mime, make in files:
             st.download_button(
                 label, make, name, mime, key=f"{page}~{name}", on_click="ignore", width="stretch"
             )
         st.caption("PNG and SVG: buttons above each picture.")
+
+
+def _report(b: Shown, link: str, a: Shown | None) -> str:
+    from pages.ui import report
+
+    return report.document(b, link, a)
+
+
+def _numbers(b: Shown, link: str, a: Shown | None) -> str:
+    """B's numbers; with something pinned also A's, and B − A where the page draws it."""
+    figures = dict(b.figures)
+    if a is not None:
+        from pages.ui import compare
+
+        figures |= {f"A: {key}": figure for key, figure in a.figures.items()}
+        for key, figure in b.figures.items():
+            if (change := compare.compared(key, figure, a).difference) is not None:
+                figures[f"B − A: {key}"] = change
+    return table_csv(figures, provenance.one_line(provenance.provenance(b, link)))

@@ -108,7 +108,7 @@ def _query(page: str, start: Scenario | int | None, asked: Lesson) -> str:
     elif isinstance(start, int):
         settings = tours.of(page)[start - 1].settings(page)
         more = {"tour": str(start)}
-    return write_link(page, settings, more | asked.stated())
+    return write_link(page, settings, more=more | asked.stated())
 
 
 def _state(row: Control) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 NAME = "uploaded"
 """What the controls call it."""
-_PLACE = "checkpoints~uploaded"
+PLACE = "checkpoints~uploaded"
+"""Where a session keeps it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def names() -> tuple[str, ...]:
 def current() -> Upload | None:
     if get_script_run_ctx(suppress_warning=True) is None:  # no session: a test, a tool
         return None
-    return st.session_state.get(_PLACE)
+    return st.session_state.get(PLACE)
 
 
 def keep(files: Mapping[str, bytes]) -> Upload:
@@ -67,5 +68,5 @@ def keep(files: Mapping[str, bytes]) -> Upload:
         card=folder.read_card(bare),
         model=model,
     )
-    st.session_state[_PLACE] = upload
+    st.session_state[PLACE] = upload
     return upload

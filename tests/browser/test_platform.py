@@ -325,7 +325,7 @@ def test_the_snippet_prints_the_numbers_of_the_page(demo, exported):
 
 def test_the_html_opens_without_lab_or_network(demo, exported, visitor, tmp_path):
     path = tmp_path / "demo.html"
-    exported("Page as HTML").save_as(path)
+    exported("Report as HTML").save_as(path)
     page = visitor.open(path.as_uri(), wait=False, offline=True)
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
     assert page.locator(".js-plotly-plot").count() == 2

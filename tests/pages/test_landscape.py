@@ -432,7 +432,9 @@ def test_a_large_file_is_used_and_the_link_says_it_cannot_carry_it(own_table, vi
     app, _ = own_table
     seen = {}
     monkeypatch.setattr(
-        share, "exports", lambda p, t, s, f, code, said=(): seen.update(s=s, c=code)
+        share,
+        "exports",
+        lambda shown, pinned=None: seen.update(shown=shown, s=shown.values, c=shown.snippet),
     )
     big = np.random.default_rng(0).standard_normal((40, 12)).round(6)
     text = "\n".join(",".join(map(str, row)) for row in big)
@@ -446,7 +448,7 @@ def test_a_large_file_is_used_and_the_link_says_it_cannot_carry_it(own_table, vi
     read = controls.read_link("landscape", {"landscape-table": [controls.ELSEWHERE]})
     assert read.values["table"] == controls.ELSEWHERE
     assert "an+uploaded+file" in link
-    assert "0.12573" in share.settings_json("landscape", seen["s"])
+    assert "0.12573" in share.settings_json(seen["shown"], {})
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(seen["c"], {})

@@ -36,8 +36,8 @@ def exported(monkeypatch):
     """What a page last handed to its Export menu: `snippet` and the sentences `said`."""
     seen = {}
 
-    def exports(page, title, settings, figures, snippet, said=()):
-        seen.update(snippet=snippet, said=list(said))
+    def exports(shown, pinned=None):
+        seen.update(snippet=shown.snippet, said=list(shown.said))
 
     monkeypatch.setattr(share, "exports", exports)
     return seen
