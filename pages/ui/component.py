@@ -21,6 +21,7 @@ PACKAGE = "reshape"
 PLOTLY = f"{PACKAGE}.plotly"
 
 _ROOTS = {
+    "asked": (HERE, "asked"),
     "chart_view": (HERE, "chart_view"),
     "copy_link": (HERE, "copy_link"),
     "pulse": (HERE, "pulse"),
