@@ -3,6 +3,7 @@
 import streamlit as st
 
 from pages import catalog
+from pages.ui import sign_in
 
 st.set_page_config(
     page_title="Reshape Lab",
@@ -12,4 +13,6 @@ st.set_page_config(
         "About": "In-context learning as associative memory, to be seen, measured and doubted."
     },
 )
-st.navigation(catalog.navigation(), position="top").run()
+inside = sign_in.passed()
+page = st.navigation(catalog.navigation(), position="top" if inside else "hidden")
+(page.run if inside else sign_in.show)()

@@ -22,6 +22,7 @@ PLOTLY = f"{PACKAGE}.plotly"
 
 _ROOTS = {
     "aid": (HERE, "aid"),
+    "asked": (HERE, "asked"),
     "chart_view": (HERE, "chart_view"),
     "copy_link": (HERE, "copy_link"),
     "pulse": (HERE, "pulse"),
