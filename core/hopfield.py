@@ -714,7 +714,7 @@ def retrieve(
     )
 
 
-_PLAIN, _REACH = 12, 1.9  # of hastened retrieval, see `retrieve_batch`
+_REACH = 1.9  # of hastened retrieval, see `retrieve_batch`
 
 
 def retrieve_batch(
@@ -726,7 +726,7 @@ def retrieve_batch(
     max_steps: int = 500,
     tol: float = 1e-9,
     gram: Float[Tensor, "*batch M M"] | None = None,
-    hasten: bool = False,
+    hasten_after: int | None = None,
 ) -> RetrievalBatch:
     """`retrieve` for many queries at once, without their trajectories.
 
@@ -734,11 +734,12 @@ def retrieve_batch(
     has converged leaves the loop, so the slowest queries do not hold up the rest. `gram` is
     `Xi @ Xi.mT` where a caller has it already, as a sweep over beta does.
 
-    `hasten` is for callers that ask only where queries end: after `_PLAIN` steps three of four go
-    `_REACH` times as far as the update. On the segment from x to `x + a (T(x) - x)`, 0 <= a <= 2,
-    the energy lies below the quadratic of the concave-convex step, which is at most E(x) there. So
-    no such step raises the energy or leaves the component of `{E <= E(x)}` that x is in; arrival
-    is still judged by the plain update.
+    `hasten_after` is for callers that ask only where queries end: after that many steps three of
+    four go `_REACH` times as far as the update. On the segment from x to `x + a (T(x) - x)`,
+    0 <= a <= 2, the energy lies below the quadratic of the concave-convex step, which is at most
+    E(x) there. So no such step raises the energy or leaves the component of `{E <= E(x)}` that x is
+    in: the end is the same once that component holds one minimum, which the steps before are for.
+    Arrival is judged by the plain update.
     """
     row, beta = energy_row(energy), check_beta(beta)
     _check_queries(Xi, queries)
@@ -755,11 +756,12 @@ def retrieve_batch(
     left = torch.arange(current.shape[0])  # queries, or sets of them, still in the loop
     following = current
     moving, taken = ~converged, steps.clone()
+    plain = max_steps if hasten_after is None else hasten_after
     for step in range(max_steps):
         scores = torch.addmm(bias, current, gram) if shared else current @ gram + bias
         following = row.attend_step(scores, beta, following)
         taken += moving
-        if hasten and step >= _PLAIN and step % 4 and step < max_steps - 1:
+        if step >= plain and step % 4 and step < max_steps - 1:
             current = torch.lerp(current, following, _REACH)
             continue
         moving = moving & ((following - current).abs_().sum(dim=-1) > tol)

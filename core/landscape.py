@@ -464,15 +464,17 @@ def stationary_points(
     m = float(largest_norm(Xi)) or 1.0
     single = Xi.float()
 
-    def follow(states: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        found = retrieve_batch(single, states, beta, energy, max_steps=steps, tol=3e-6, hasten=True)
+    def follow(states: Tensor, steps: int, hasten_after: int | None) -> tuple[Tensor, Tensor]:
+        found = retrieve_batch(
+            single, states.float(), beta, energy, None, steps, 3e-6, None, hasten_after
+        )
         return found.weights.to(Xi.dtype) @ Xi, found.converged
 
-    states, converged = follow(starts.float(), _TOGETHER)
+    states, converged = follow(starts, _TOGETHER, None)
     moving = (~converged).nonzero().squeeze(1)
     if len(moving):
         groups, firsts = _merge(states[moving], MERGE * m)
-        further, there = follow(states[moving][firsts].float(), max_steps)
+        further, there = follow(states[moving][firsts], max_steps, 8)
         states[moving], converged[moving] = further[groups], there[groups]
     basins = np.full(len(starts), -1)
 

@@ -69,6 +69,46 @@ def test_batched_twin_is_the_vmap(name, beta):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("beta", BETAS)
+def test_weights_of_the_retrieval_loops_equal_attention(name, beta):
+    """Also from a far-off step before, at scores of 0 and below, and for one state in numpy."""
+    Xi, states = patterns_and_states(M=12, D=6)
+    states = torch.cat([states, -states.abs(), torch.zeros(1, 6, dtype=torch.float64)])
+    row = ENERGIES[name]
+    expected = attention(Xi, states, beta, name)
+    scores = hopfield.scores_of(Xi, states, name)
+    for before in (expected.roll(1, 0), torch.full_like(expected, 1 / 12)):
+        if name == "sparse" or before.all():
+            found = row.attend_step(scores.clone(), beta, before.clone())
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    for one, weights in zip(scores.numpy(), expected.numpy(), strict=True):
+        np.testing.assert_allclose(row.attend_one(one, beta), weights, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0, 20.0])
+def test_hastened_retrieval_ends_where_retrieval_ends(name, beta):
+    """And from step to step, however many are allowed, the energy does not rise."""
+    Xi, states = patterns_and_states(M=24, D=16, N=60)
+    Xi = Xi / Xi.norm(dim=1, keepdim=True)
+    states = states / 4
+    plain = retrieve_batch(Xi, states, beta, name, max_steps=20_000)
+    quick = retrieve_batch(Xi, states, beta, name, max_steps=20_000, hasten_after=48)
+    assert quick.converged.all()
+    torch.testing.assert_close(quick.states, plain.states, rtol=0, atol=1e-6)
+    assert quick.steps.sum() <= plain.steps.sum() + 4 * len(states)
+    if int(plain.steps.max()) > 200:
+        assert quick.steps.max() < 0.75 * plain.steps.max()
+    energies = [
+        energy_of(
+            Xi, retrieve_batch(Xi, states, beta, name, None, n, 0.0, None, 4).states, beta, name
+        )
+        for n in range(8, 40)
+    ]
+    assert (torch.stack(energies).diff(dim=0) <= 1e-12).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("beta", BETAS)
 def test_closed_form_gradient_equals_autograd(name, beta):
     Xi, states = patterns_and_states()
     grad = torch.func.grad(ENERGIES[name].function, argnums=1)

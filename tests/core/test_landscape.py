@@ -163,6 +163,36 @@ def test_stationary_points_are_stationary_and_starts_end_in_them(name, beta):
     assert (basins >= 0).mean() >= 0.9
 
 
+@pytest.mark.parametrize("name", ["polynomial", "sparse"])
+@pytest.mark.parametrize("beta", [0.5, 1.0])
+def test_slow_starts_that_go_on_together_end_where_each_would_alone(name, beta):
+    """At the size of the page, where retrieval takes hundreds of steps."""
+    Xi = draw_patterns("random", 64, 64, oracles.generator(3))
+    plane = plane_through(Xi[:3])
+    axis = torch.linspace(-1.2, 1.2, 9, dtype=torch.float64)
+    starts = plane.lift(torch.cartesian_prod(axis, axis))
+    found, basins = stationary_points(Xi, starts, beta, name, plane)
+    alone = retrieve_batch(Xi, starts, beta, name, max_steps=5000)
+    known = torch.from_numpy(basins >= 0) & alone.converged
+    assert known.double().mean() >= 0.9
+    ends = tensor(found.states)[basins]
+    agree = (alone.states - ends).norm(dim=1)[known] < 2e-3
+    assert agree.double().mean() >= 0.97
+
+
+def test_the_deepest_point_is_never_above_a_descent_from_the_lowest_point_of_the_slice():
+    for energy in ENERGIES:
+        for beta in (1.0, 8.0):
+            settings = dataclasses.replace(
+                SMALL, energy=energy, beta=beta, memories=9, dimension=20
+            )
+            result = landscape(settings)
+            side, memories = result.after, tensor(result.after.memories)
+            bottom = result.plane.lift(tensor(side.slice_minimum)[None])[0]
+            end = retrieve(memories, bottom, beta, energy, max_steps=5000)
+            assert side.space_energy <= float(end.energies[-1]) + 1e-9
+
+
 @pytest.mark.parametrize("stiffness", [0.5, 1.1, 3.0])
 def test_two_opposite_patterns_minima_and_the_saddle_between(stiffness):
     a = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
