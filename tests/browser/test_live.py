@@ -17,9 +17,11 @@ RUN = """async ([module, scene, xs, ys]) => {
     scene[k] = Float64Array.from(scene[k]);
   scene.plane = scene;
   const { before, after } = sides(scene);
+  const finer = (v) => v.flatMap((a, i) => (i ? [1, 2, 3, 4, 5] : [5]).map((k) => (i ? v[i - 1] + (a - v[i - 1]) * k / 5 : a)));
   return [before, after].map((s) => ({
-    energy: s.grid(xs, ys).map((row) => [...row]), path: s.path(...scene.query),
-    memories: [...s.memories], basins: scene.basis.length === 4 ? s.basins(xs, ys).map((r) => [...r]) : [],
+    energy: s.grid(xs, ys).z.map((row) => [...row]), path: s.path(...scene.query), memories: [...s.memories],
+    basins: scene.basis.length === 4
+      ? s.basins(xs, ys, s.grid(finer(xs), finer(ys), true)).map((r) => [...r]) : [],
   }));
 }"""
 BASE = LandscapeSettings(dimension=2, memories=7, examples=3, grid=21, starts=21, noise=0.5)
