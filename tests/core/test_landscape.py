@@ -431,7 +431,7 @@ def test_the_window_stays_until_a_point_leaves_it():
 
 
 @pytest.mark.parametrize(
-    "entry", [("ghost", 0, 0.0, 0.0), ("memory", -1, 0.0, 0.0), ("memory", 0, math.nan, 0.0), ("memory", 0, 1.0)]
+    "entry", [("ghost", 0, 0.0, 0.0), ("memory", -1, 0.0, 0.0), ("memory", 0, math.nan, 0.0)]
 )  # fmt: skip
 def test_a_moved_point_that_cannot_be_is_refused(entry):
     with pytest.raises(ValueError, match="moved must hold entries"):
