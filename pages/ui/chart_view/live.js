@@ -47,8 +47,9 @@ export class Live {
     return Object.keys(this.changes).length > 0;
   }
 
+  // Python's picture stands. What is still held goes on from there.
   settled() {
-    if (this.held?.moved || this.keyed) return;
+    if (this.held?.moved || this.keyed) return this.paint();
     this.changes = {};
     this.rest();
   }
