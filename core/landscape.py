@@ -128,8 +128,8 @@ class LandscapeSettings:
             )
         for entry in self.moved:
             kind, index, *at = entry
-            placed = len(at) == 2 and all(abs(c) <= FARTHEST for c in at)
-            if kind not in ("memory", "example") or index < 0 or not placed:
+            near = all(abs(c) <= FARTHEST for c in at)
+            if kind not in ("memory", "example") or index < 0 or not near:
                 raise ValueError(
                     "moved must hold entries ('memory' or 'example', index from 0, x, y) with "
                     f"coordinates of size at most {FARTHEST:g}, got {entry}"

@@ -202,7 +202,7 @@ def dragged(point: dict[str, Any]) -> None:
     at = [point.get("x"), point.get("y")]
     if (
         kind not in ("memory", "example")
-        or not isinstance(index, int)
+        or not (isinstance(index, int) and 0 <= index < 1000)
         or not all(isinstance(v, int | float) and math.isfinite(v) for v in at)
     ):
         return

@@ -1,14 +1,17 @@
 """Dragging: the browser's engine against Python's, and a drag on the page from press to link."""
 
 import base64
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from benchmarks.browser import ROOT
 from core.hopfield import ENERGIES
 from core.landscape import LandscapeSettings, landscape
+from tests.browser.test_landscape import AT, chart, settled
 
 # The module as a page would import it, without a server.
 RUN = """async ([module, scene, xs, ys]) => {
@@ -17,9 +20,11 @@ RUN = """async ([module, scene, xs, ys]) => {
     scene[k] = Float64Array.from(scene[k]);
   scene.plane = scene;
   const { before, after } = sides(scene);
+  const finer = (v) => Array.from({ length: 5 * v.length - 4 }, (_, i) => v[0] + i * (v[1] - v[0]) / 5);
   return [before, after].map((s) => ({
-    energy: s.grid(xs, ys).map((row) => [...row]), path: s.path(...scene.query),
-    memories: [...s.memories], basins: scene.basis.length === 4 ? s.basins(xs, ys).map((r) => [...r]) : [],
+    energy: s.grid(xs, ys).z.map((row) => [...row]), path: s.path(...scene.query), memories: [...s.memories],
+    basins: scene.basis.length === 4
+      ? s.basins(xs, ys, s.grid(finer(xs), finer(ys), true)).map((r) => [...r]) : [],
   }));
 }"""
 BASE = LandscapeSettings(dimension=2, memories=7, examples=3, grid=21, starts=21, noise=0.5)
@@ -82,3 +87,78 @@ def test_the_browsers_engine_is_pythons(engine, energy, case):
             ]
             python = np.array([*ends, -2])[side.basins]
             assert (python != got["basins"])[python > -2].mean() < 0.02
+
+
+# Mean colour of a subplot, from the canvas under it.
+COLOUR = """() => {
+  const node = document.querySelector("[class*='st-key-landscape-before-after'] .lab-chart-canvas");
+  const { data } = node.getContext("2d").getImageData(0, 0, node.width, node.height);
+  let sum = 0;
+  for (let i = 0; i < data.length; i += 4) sum += data[i] + data[i + 1] + data[i + 2];
+  return sum / data.length;
+}"""
+
+
+def test_a_drag_is_followed_in_the_browser_and_ends_in_the_link(visitor, lab):
+    page = visitor.open(f"{lab}/landscape", width=1280, height=900)
+    settled(page)
+    picture, moved = chart(page, "before-after"), page.locator(".st-key-landscape-moved textarea")
+    plot = picture.locator(".lab-chart-plot")
+
+    def point(x, y):
+        box, at = plot.bounding_box(), page.evaluate(AT, [x, y, ""])
+        return box["x"] + at["x"], box["y"] + at["y"]
+
+    def drag(start, end, drop=True):
+        page.mouse.move(*point(*start))
+        expect(picture).to_have_attribute("data-grab", "open")
+        page.mouse.down()
+        page.mouse.move(*point(*end), steps=4)
+        expect(picture).to_have_attribute("data-live", "true")
+        if drop:
+            page.mouse.up()
+
+    # A memory, from the place its layout gives it: the picture changes before Python knows.
+    revision, before = picture.get_attribute("data-revision"), page.evaluate(COLOUR)
+    drag((0.5, 3**0.5 / 2), (0.2, 0.5), drop=False)
+    during = page.evaluate(COLOUR)
+    assert abs(during - before) > 0.3
+    assert picture.get_attribute("data-revision") == revision
+    page.mouse.up()
+    expect(moved).to_have_value(re.compile(r"^memory 1: 0\.(19|20|2)\d*, 0\.(49|5)\d*$"))
+    expect(picture).not_to_have_attribute("data-revision", revision)
+    settled(page)
+    expect(picture).to_have_attribute("data-live", "")
+    # The browser's energies were Python's: the picture is the same but for the marks, now plotly's.
+    assert abs(page.evaluate(COLOUR) - during) < 2.5
+    expect(page).to_have_url(re.compile("landscape-moved=memory"))
+
+    # The query with the keyboard: Tab to it, three steps to the right, Enter.
+    handle = picture.locator(".lab-chart-handle")
+    handle.focus()
+    expect(handle).to_have_attribute("aria-label", re.compile("^the query at"))
+    for _ in range(3):
+        handle.press("ArrowRight")
+    handle.press("Enter")
+    expect(page).to_have_url(re.compile("landscape-query=placed"))
+    settled(page)
+
+    # β, while its thumb is held.
+    revision = picture.get_attribute("data-revision")
+    thumb = page.get_by_role("slider", name="β inverse").locator(
+        "xpath=ancestor::div[@data-rac][1]"
+    )
+    box = thumb.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 40, y, steps=4)
+    expect(picture).to_have_attribute("data-live", "true")
+    assert picture.get_attribute("data-revision") == revision
+    page.mouse.up()
+    expect(picture).to_have_attribute("data-live", "")
+    expect(picture).not_to_have_attribute("data-revision", revision)
+
+    said = page.locator(".lab-look").inner_text()
+    other = visitor.open(page.url)
+    expect(other.locator(".lab-look")).to_have_text(said)

@@ -431,3 +431,38 @@ def test_settings_are_hashable_and_semantics_are_marked():
     assert hash(LandscapeSettings()) == hash(LandscapeSettings())
     assert "(ours)" in SEMANTICS
     assert module.__doc__
+
+
+# ---- points moved by hand ------------------------------------------------------------------------
+
+
+def test_a_moved_point_lies_where_it_was_put_and_takes_nothing_along():
+    drawn = dataclasses.replace(SMALL, dimension=2, memories=5, examples=3)
+    free = landscape(drawn)
+    put = (("memory", 1, 0.3, -0.2), ("example", 2, -0.1, 0.4), ("memory", 77, 9.0, 9.0))
+    moved = landscape(dataclasses.replace(drawn, moved=put))
+    memories, examples = free.before.memories.copy(), free.examples.copy()
+    memories[1], examples[2] = (0.3, -0.2), (-0.1, 0.4)
+    np.testing.assert_array_equal(moved.before.memories, memories)
+    np.testing.assert_array_equal(moved.examples, examples)
+    np.testing.assert_array_equal(moved.query, free.query)
+    W = examples.T @ np.linalg.pinv(memories[:3].T)
+    np.testing.assert_allclose(moved.after.memories, memories @ W.T, atol=1e-12)
+
+
+def test_the_window_stays_until_a_point_leaves_it():
+    drawn = dataclasses.replace(SMALL, dimension=2, memories=6, examples=6, strength=0.0, shift=0.0)
+    free = landscape(drawn)
+    inside = landscape(dataclasses.replace(drawn, query_at=(0.1, 0.2)))
+    np.testing.assert_array_equal(inside.xs, free.xs)
+    outside = landscape(dataclasses.replace(drawn, query_at=(40.0, 0.2)))
+    assert outside.xs[-1] > 40
+    assert outside.xs[0] <= free.xs[0]
+
+
+@pytest.mark.parametrize(
+    "entry", [("ghost", 0, 0.0, 0.0), ("memory", -1, 0.0, 0.0), ("memory", 0, math.nan, 0.0)]
+)  # fmt: skip
+def test_a_moved_point_that_cannot_be_is_refused(entry):
+    with pytest.raises(ValueError, match="moved must hold entries"):
+        dataclasses.replace(SMALL, moved=(entry,))

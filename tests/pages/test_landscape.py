@@ -231,6 +231,7 @@ MOVES = {
     "lemma": (True, {}),
     "family": ("sparse", {}),
     "beta": (3.0, {}),
+    "basins": (True, {}),
     "layout": ("clustered", {}),
     "table": ("1, 0\n0, 1\n-1, -1", {"layout": "your table"}),
     "memories": (9, {}),
@@ -243,6 +244,7 @@ MOVES = {
     "plane": ("principal components", {"dimension": 8, "layout": "random"}),
     "ridge": (0.5, {}),
     "tolerance": (0.1, {"layout": "correlated", "dimension": 12, "memories": 12, "examples": 12}),
+    "moved": ("memory 0: 0.5, 0.5", {}),
 }
 
 BEFORE = {}  # pictures by what else is set

@@ -22,11 +22,11 @@ function power(z, w, M, beta) {
   let top = 0;
   for (let i = 0; i < M; i++) if (z[i] > top) top = z[i];
   if (top === 0) return w.fill(0, 0, M), 0;
+  const least = Math.exp(NEGLIGIBLE / beta);
   let sum = 0;
   for (let i = 0; i < M; i++) {
     const ratio = z[i] / top;
-    const log = ratio > 0 ? Math.log(ratio) : -Infinity;
-    w[i] = beta * log < NEGLIGIBLE ? 0 : Math.exp(beta * log);
+    w[i] = ratio > least ? ratio ** beta : 0;
     sum += w[i] * ratio;
   }
   const shrink = sum ** (-beta / (1 + beta));
@@ -34,19 +34,22 @@ function power(z, w, M, beta) {
   return top * sum ** (1 / (1 + beta));
 }
 
-const near = []; // logits within 1 of the largest: all others have weight 0
+let near = new Float64Array(64); // logits within 1 of the largest, falling: all others have weight 0
 
 function sparsemax(z, w, M, beta) {
+  if (near.length < M) near = new Float64Array(M);
   let top = -Infinity;
   for (let i = 0; i < M; i++) if (z[i] > top) top = z[i];
-  near.length = 0;
+  let count = 0;
   for (let i = 0; i < M; i++) {
-    w[i] = beta * (z[i] - top);
-    if (w[i] > -1) near.push(w[i]);
+    const logit = w[i] = beta * (z[i] - top);
+    if (logit <= -1) continue;
+    let k = count++;
+    for (; k > 0 && near[k - 1] < logit; k--) near[k] = near[k - 1];
+    near[k] = logit;
   }
-  near.sort((a, b) => b - a);
   let tau = -1;
-  for (let k = 0, sum = 0; k < near.length && 1 + (k + 1) * near[k] > sum + near[k]; k++) {
+  for (let k = 0, sum = 0; k < count && 1 + k * near[k] > sum; k++) {
     sum += near[k];
     tau = (sum - 1) / (k + 1);
   }
@@ -102,34 +105,94 @@ export class Landscape {
     return x * x / 2 + x * tilt[0] + y * y / 2 + y * tilt[1] - this.weigh(z, w, M, this.beta) + this.constant;
   }
 
-  // Energies at every (xs[j], ys[i]), one row of typed array a y.
-  grid(xs, ys) {
-    return Array.from(ys, (y) => Float64Array.from(xs, (x) => this.energy(x, y)));
+  // Energies at every (xs[j], ys[i]), `z[i][j]`; with `flow` also where one update leads, `tx`, `ty`, row by row.
+  grid(xs, ys, flow = false) {
+    const [G, H] = [xs.length, ys.length];
+    const field = { xs, ys, z: Array.from(ys, () => new Float64Array(G)) };
+    if (flow) Object.assign(field, { tx: new Float64Array(G * H), ty: new Float64Array(G * H) });
+    if (!this.family.startsWith("lse") || !this.product(field)) this.pointwise(field);
+    return field;
+  }
+
+  pointwise({ xs, ys, z, tx, ty }) {
+    const { M, w, ax, ay } = this;
+    for (let i = 0, at = 0; i < ys.length; i++)
+      for (let j = 0; j < xs.length; j++, at++) {
+        z[i][j] = this.energy(xs[j], ys[i]);
+        if (!tx) continue;
+        for (let k = 0; k < M; k++) {
+          if (w[k] === 0) continue;
+          tx[at] += w[k] * ax[k];
+          ty[at] += w[k] * ay[k];
+        }
+      }
+  }
+
+  // exp(beta (ax x + ay y + level)) is a product of a function of x and one of y: G + H rows of exponentials
+  // instead of G H. False where their range could leave float64 (large beta), see core.landscape._lse_grid.
+  product({ xs, ys, z, tx, ty }) {
+    const { M, ax, ay, level, beta, tilt, constant } = this;
+    const [G, H] = [xs.length, ys.length];
+    const middle = (v) => (v.reduce((a, b) => Math.max(a, b)) + v.reduce((a, b) => Math.min(a, b))) / 2;
+    const [mx, my, cx, cy] = [middle(ax), middle(ay), (xs[0] + xs[G - 1]) / 2, (ys[0] + ys[H - 1]) / 2];
+    const widest = (v, m) => v.reduce((most, a) => Math.max(most, Math.abs(a - m)), 0);
+    if (beta * (widest(ax, mx) * (xs[G - 1] - cx) + widest(ay, my) * (ys[H - 1] - cy)) > 300) return false;
+    let top = -Infinity;
+    for (let k = 0; k < M; k++) top = Math.max(top, ax[k] * cx + ay[k] * cy + level[k]);
+    const inX = new Float64Array(G * M);
+    for (let j = 0; j < G; j++)
+      for (let k = 0; k < M; k++) inX[j * M + k] = Math.exp(beta * (ax[k] - mx) * (xs[j] - cx));
+    const inY = new Float64Array(M);
+    for (let i = 0, at = 0; i < H; i++) {
+      const y = ys[i];
+      for (let k = 0; k < M; k++)
+        inY[k] = Math.exp(beta * ((ay[k] - my) * (y - cy) + ax[k] * cx + ay[k] * cy + level[k] - top));
+      for (let j = 0; j < G; j++, at++) {
+        let [sum, sx, sy] = [0, 0, 0];
+        for (let k = 0, from = j * M; k < M; k++) {
+          const share = inX[from + k] * inY[k];
+          sum += share;
+          sx += share * ax[k];
+          sy += share * ay[k];
+        }
+        const x = xs[j];
+        const potential = Math.log(sum) / beta + top + mx * (x - cx) + my * (y - cy);
+        z[i][j] = x * x / 2 + x * tilt[0] + y * y / 2 + y * tilt[1] - potential + constant;
+        if (!tx) continue;
+        tx[at] = sx / sum;
+        ty[at] = sy / sum;
+      }
+    }
+    return true;
   }
 
   // The states of retrieval on the plane, [x, y] each, from a point of it to the fixed point, as core.retrieve.
   path(x, y, steps = 300, tolerance = 1e-9) {
-    const { M, ax, ay, tilt, z, bias } = this;
-    const gram = this.gram();
+    const { M, D, ax, ay, tilt, z, w, bias } = this;
     this.energy(x, y);
     const path = [[x, y]];
-    let now = this.w.slice();
+    const last = new Float64Array(M);
     for (let step = 0; step < steps; step++) {
+      last.set(w);
       let [px, py] = [-tilt[0], -tilt[1]];
       for (let i = 0; i < M; i++) {
-        px += now[i] * ax[i];
-        py += now[i] * ay[i];
-        z[i] = bias[i];
-        for (let j = 0; j < M; j++) z[i] += gram[i * M + j] * now[j];
+        px += last[i] * ax[i];
+        py += last[i] * ay[i];
       }
       path.push([px, py]);
-      this.weigh(z, this.w, M, this.beta);
+      if (D === 2) this.energy(px, py); // every state lies on the plane
+      else {
+        const gram = this.gram();
+        for (let i = 0; i < M; i++) {
+          z[i] = bias[i];
+          for (let j = 0; j < M; j++) z[i] += gram[i * M + j] * last[j];
+        }
+        this.weigh(z, w, M, this.beta);
+      }
       let moved = 0;
-      for (let i = 0; i < M; i++) moved += Math.abs(this.w[i] - now[i]);
-      now = this.w.slice();
+      for (let i = 0; i < M; i++) moved += Math.abs(w[i] - last[i]);
       if (moved <= tolerance) break;
     }
-    this.final = now;
     return path;
   }
 
@@ -147,30 +210,60 @@ export class Landscape {
   }
 
   // Which memory retrieval from every (xs[j], ys[i]) ends at, -1 where it ends at a mixture or at none. In two
-  // dimensions only, where every state lies on the plane.
-  basins(xs, ys) {
+  // dimensions only. Updates are read off `field`, a finer grid with its flow, between its points. A way that
+  // enters a cell of it that an earlier way went through ends where that one did; ends are followed exactly.
+  basins(xs, ys, field) {
+    const { tx, ty } = field;
+    const [G, H] = [field.xs.length, field.ys.length];
+    const [x0, y0] = [field.xs[0], field.ys[0]];
+    const [dx, dy] = [(field.xs[G - 1] - x0) / (G - 1), (field.ys[H - 1] - y0) / (H - 1)];
+    const UNKNOWN = -2;
+    const known = new Int16Array(G * H).fill(UNKNOWN);
+    const passed = new Int32Array(400);
+    const [close, exact] = [1e-8 * this.norm ** 2, 1e-12 * this.norm ** 2];
     const { M, ax, ay, w } = this;
-    const found = []; // fixed points: [x, y, label]
-    const reach = (1e-2 * this.norm) ** 2;
-    return Array.from(ys, (startY) => Int16Array.from(xs, (startX) => {
-      let [x, y] = [startX, startY];
-      for (let step = 0; step < 100; step++) {
-        this.energy(x, y);
+    const cell = (x, y) => Math.max(0, Math.min(H - 1, Math.round((y - y0) / dy))) * G + Math.max(0, Math.min(G - 1, Math.round((x - x0) / dx)));
+    const end = (x, y) => {
+      let count = 0;
+      let label = UNKNOWN;
+      let exactly = false;
+      let more = 20; // exact steps: what still creeps then does so to a mixture
+      while (count < passed.length) {
         let [nx, ny] = [0, 0];
-        for (let i = 0; i < M; i++) {
-          nx += w[i] * ax[i];
-          ny += w[i] * ay[i];
+        if (exactly) {
+          this.energy(x, y);
+          for (let k = 0; k < M; k++) {
+            nx += w[k] * ax[k];
+            ny += w[k] * ay[k];
+          }
+        } else {
+          const u = Math.max(0, Math.min(G - 1.000001, (x - x0) / dx));
+          const v = Math.max(0, Math.min(H - 1.000001, (y - y0) / dy));
+          const [j, i] = [u | 0, v | 0];
+          const [a, b, at] = [u - j, v - i, i * G + j];
+          const [p, q, r, s] = [(1 - a) * (1 - b), a * (1 - b), (1 - a) * b, a * b];
+          nx = p * tx[at] + q * tx[at + 1] + r * tx[at + G] + s * tx[at + G + 1];
+          ny = p * ty[at] + q * ty[at + 1] + r * ty[at + G] + s * ty[at + G + 1];
         }
-        const moved = (nx - x) ** 2 + (ny - y) ** 2;
-        [x, y] = [nx, ny];
-        if (moved < 1e-10 * this.norm ** 2) break;
+        const moved = (nx - x) * (nx - x) + (ny - y) * (ny - y);
+        x = nx;
+        y = ny;
+        const near = cell(x, y);
+        label = known[near];
+        if (label !== UNKNOWN) break;
+        passed[count++] = near;
+        if (exactly) {
+          if (moved < exact || --more === 0) break;
+        } else exactly = moved < close || count > 60;
       }
-      const known = found.find((f) => (f[0] - x) ** 2 + (f[1] - y) ** 2 < reach);
-      if (known) return known[2];
-      this.energy(x, y);
-      found.push([x, y, winner(w, M)]);
-      return found.at(-1)[2];
-    }));
+      if (label === UNKNOWN) {
+        this.energy(x, y);
+        label = winner(w, M);
+      }
+      while (count > 0) known[passed[--count]] = label;
+      return label;
+    };
+    return Array.from(ys, (y) => Int16Array.from(xs, (x) => end(x, y)));
   }
 }
 

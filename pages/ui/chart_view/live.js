@@ -47,8 +47,9 @@ export class Live {
     return Object.keys(this.changes).length > 0;
   }
 
+  // Python's picture stands. What is still held goes on from there.
   settled() {
-    if (this.held?.moved || this.keyed) return;
+    if (this.held?.moved || this.keyed) return this.paint();
     this.changes = {};
     this.rest();
   }
@@ -272,7 +273,9 @@ export class Live {
     const flat = this.live.whole;
     const panels = canvas.take(this.view.shown);
     const { x, y } = panels[0].heat[0];
-    const grids = { before: before.grid(x, y), after: after.grid(x, y) };
+    const basins = flat && panels.some((p) => p.heat.some((t) => t.meta?.basins));
+    const fields = { before: before.grid(x, y, basins), after: after.grid(x, y, basins) };
+    const grids = { before: fields.before.z, after: fields.after.z };
     grids.difference = grids.after.map((row, i) => row.map((v, j) => v - grids.before[i][j]));
     const span = this.live.panels[panels[0].x] === "difference" ? reach(grids.difference) : extent([...grids.before, ...grids.after]);
     canvas.layout = { ...canvas.layout, coloraxis: { ...canvas.layout.coloraxis, cmin: span[0], cmax: span[1] } };
@@ -285,7 +288,7 @@ export class Live {
         if (!trace.meta?.basins) return [{ ...trace, z: grids[which] }];
         const known = !("beta" in this.changes || "strength" in this.changes);
         if (!flat) return known ? [trace] : []; // basins of the space take Python too long to wait for here
-        return [{ ...trace, z: side.basins(trace.x, trace.y).map((row) => row.map((v) => (v < 0 ? v : v % trace.meta.basins))) }];
+        return [{ ...trace, z: side.basins(trace.x, trace.y, fields[side === before ? "before" : "after"]).map((row) => row.map((v) => (v < 0 ? v : v % trace.meta.basins))) }];
       });
       const every = Math.round((x.length - 1) / (panel.lines[0].x.length - 1));
       const coarse = grids[which].filter((_, i) => i % every === 0).map((row) => row.filter((_, j) => j % every === 0));

@@ -168,15 +168,18 @@ class View {
         this.plot.setAttribute("aria-describedby", this.words.id);
         this.plot.tabIndex = 0;
         keepCameras(this.plot);
+        this.drawing = true;
         await Plotly.react(this.plot, data, layout, {
           displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset+autosize",
         });
+        this.drawing = false;
         if (!this.drawn) {
           this.drawn = true;
           this.plot.on("plotly_click", (event) => !this.live && this.clicked(event));
           this.plot.on("plotly_afterplot", () => this.repaint()); // zoomed, or a new size
         }
-        this.live?.settled();
+        if (this.live) this.live.settled();
+        else this.canvas?.paint();
         this.root.dataset.click = this.head.click;
         this.root.dataset.state = "drawn";
         this.message.textContent = "";
@@ -209,7 +212,7 @@ class View {
   }
 
   repaint() {
-    if (!this.canvas) return;
+    if (!this.canvas || this.drawing) return;
     if (this.live?.busy()) this.live.ask();
     else this.canvas.paint();
     this.live?.follow();
@@ -234,6 +237,7 @@ class View {
   }
 
   fail(error) {
+    this.drawing = false;
     console.error(error);
     this.root.dataset.state = "failed";
     this.message.textContent = `This picture could not be drawn: ${error.message}`;
