@@ -467,7 +467,7 @@ def _scenarios(words: Words) -> None:
                 s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose,
                 args=(name, s), type="primary" if s is chosen else "secondary", wrap=False,
             )  # fmt: skip
-        if chosen is not None:
+        if chosen is not None and tour.here(name) is None:  # a step has words of its own
             more = (("Look for", chosen.look), ("Refuted by", chosen.refuted))
             lines = [chosen.claim, *(f"**{what}** {text}" for what, text in more if text)]
             st.caption("  \n".join(lines))

@@ -167,7 +167,8 @@ def selector(page: str, at: str) -> str:
     if at in PARTS:
         return PARTS[at]
     assert any(row.key == at for row in rows(page)), at
-    return f".st-key-{page}-{at}-slider, .st-key-{page}-{at}"
+    control = f".st-key-{page}-{at}"
+    return f".stVerticalBlock:has(> {control}-slider), {control}"  # a slider with its field
 
 
 def _html(text: str) -> str:
