@@ -218,7 +218,8 @@ class Places:
             )
             with self.tools, st.container(horizontal=True, width="content", gap="small"):
                 tour.start_button(entry.name)
-                part("teach", lambda: teach.builder(entry.name, words.scenarios))
+                with st.container(width="content"):  # a fragment is as wide as it may be
+                    part("teach", lambda: teach.builder(entry.name, words.scenarios))
                 share.copy_button(entry.name)
                 self.exports = st.container(width="content")
             self.exports.empty()  # a place must be written to once before a fragment may use it
