@@ -71,10 +71,10 @@ def _open_link(words: Words) -> None:
     if not panel.opened(name):
         query = {k: st.query_params.get_all(k) for k in st.query_params}
         at, said = tour.read(name, query)
-        step = {}
+        step: dict[str, Any] = {}
         if at is not None:
             tour.begin(at)
-            step = tours.of(at[0])[at[1] - 1].settings(name)
+            step, said = tour.settable(name, tours.of(at[0])[at[1] - 1])
         panel.open_link(name, {s.name: s.values for s in words.scenarios}, step)
         asked, more = lesson.read(name, query)
         lesson.begin(name, asked)

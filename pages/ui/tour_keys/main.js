@@ -29,7 +29,8 @@ export default function ({ data, parentElement }) {
     if (!part) return;
     part.setAttribute("data-lab-lit", "");
     if (shown === "whole") return;
-    const whole = document.querySelector(".stApp")?.dataset.testScriptState === "notRunning";
+    const whole = document.querySelector(".stApp")?.dataset.testScriptState === "notRunning"
+      && [...document.querySelectorAll(".lab-chart")].every((chart) => chart.dataset.state === "drawn");
     if (!shown || whole) bring(part);
     shown = whole ? "whole" : "part";
   };
@@ -51,7 +52,7 @@ export default function ({ data, parentElement }) {
   };
   document.addEventListener("keydown", keyed);
   changed.observe(document.querySelector(".stApp") ?? document.body, {
-    childList: true, subtree: true, attributes: true, attributeFilter: ["data-test-script-state"],
+    childList: true, subtree: true, attributes: true, attributeFilter: ["data-test-script-state", "data-state"],
   });
   light();
   return root.stop;
