@@ -362,7 +362,7 @@ TOURS: dict[str, tuple[Step, ...]] = {
         ),
         Step(
             "refuted",
-            "What would refute it, and what is ours and not the paper's.",
+            "What would refute this reading, which the paper leaves to future work.",
         ),
     ),
     "induction": (
