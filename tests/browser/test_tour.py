@@ -89,7 +89,10 @@ def test_a_teachers_link_from_the_builder_to_a_students_window(visitor, lab):
     expect(student.locator(".st-key-landscape-beta input")).to_be_disabled()
     expect(student.locator(".st-key-landscape-strength input")).to_be_enabled()
     expect(student.locator(".st-key-landscape-noise")).to_have_count(0)
-    student.get_by_role("button", name="Show all controls").click()
+    show = student.get_by_role("button", name="Show all controls")
+    show.click()
+    expect(show).to_have_count(0)
+    drawn(student)  # until then the locked field stands beside the new one
     expect(student.locator(".st-key-landscape-beta input")).to_be_enabled()
     expect(student.locator(".st-key-landscape-noise input")).to_be_visible()
     expect(student).not_to_have_url(re.compile("hide="))
