@@ -113,7 +113,7 @@ TOURS: dict[str, tuple[Step, ...]] = {
         ),
         Step(
             "beta",
-            "A small β makes one well for all memories, and the query ends at none of them.",
+            "A small β makes one well for all memories, and the query ends at their average.",
             {"beta": 1.0},
         ),
         Step(
@@ -362,7 +362,7 @@ TOURS: dict[str, tuple[Step, ...]] = {
         ),
         Step(
             "refuted",
-            "What would refute it, and what is ours and not the paper's.",
+            "What would refute this reading, which the paper leaves to future work.",
         ),
     ),
     "induction": (

@@ -81,10 +81,10 @@ def _open_link(words: Words) -> None:
     if not panel.opened(name):
         query = {k: st.query_params.get_all(k) for k in st.query_params}
         at, said = tour.read(name, query)
-        step = {}
+        step: dict[str, Any] = {}
         if at is not None:
             tour.begin(at)
-            step = tours.of(at[0])[at[1] - 1].settings(name)
+            step, said = tour.settable(name, tours.of(at[0])[at[1] - 1])
         panel.open_link(name, {s.name: s.values for s in words.scenarios}, step)
         asked, more = lesson.read(name, query)
         lesson.begin(name, asked)
@@ -259,7 +259,8 @@ class Places:
             )
             with self.tools, st.container(horizontal=True, width="content", gap="small"):
                 tour.start_button(entry.name)
-                part("teach", lambda: teach.builder(entry.name, words.scenarios))
+                with st.container(width="content"):  # a fragment is as wide as it may be
+                    part("teach", lambda: teach.builder(entry.name, words.scenarios))
                 share.copy_button(entry.name)
                 self.exports = st.container(horizontal=True, width="content", gap="small")
             self.exports.empty()  # a place must be written to once before a fragment may use it
@@ -534,7 +535,7 @@ def _scenarios(words: Words) -> None:
                 s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose,
                 args=(name, s), type="primary" if s is chosen else "secondary", wrap=False,
             )  # fmt: skip
-        if chosen is not None:
+        if chosen is not None and tour.here(name) is None:  # a step has words of its own
             more = (("Look for", chosen.look), ("Refuted by", chosen.refuted))
             lines = [chosen.claim, *(f"**{what}** {text}" for what, text in more if text)]
             st.caption(terms.linked("  \n".join(lines)))

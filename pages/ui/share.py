@@ -35,7 +35,7 @@ def copy_button(page: str) -> None:
 
 def copy_link(page: str, query: str) -> None:
     """A Copy-link button for this query of the page, beside which the address bar stays as it is."""
-    with st.container(key="lab-other-link", width="content"):
+    with st.container(key="lab-other-link", width="content", gap=None):
         st.html(
             f'<span class="lab-link" hidden data-link="{html.escape(query)}" data-note=""></span>'
         )

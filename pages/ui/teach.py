@@ -36,7 +36,8 @@ def banner(page: str) -> None:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 held = [f"{len(asked.locked)} locked"] * bool(asked.locked)
                 held += [f"{len(asked.hidden)} hidden"] * bool(asked.hidden)
-                st.caption(f"Controls: {', '.join(held)} by this link.", width="content")
+                said = f"{' and '.join(held)} by this link."
+                st.html(f'<p class="lab-note">Controls: {said}</p>', width="content")
                 st.button(
                     "Show all controls", key=f"{page}~show-all", on_click=lesson.show_all, args=(page,),
                     type="tertiary", help="This lab is no exam: every control may be seen and moved.",
@@ -57,6 +58,7 @@ def builder(page: str, scenarios: Sequence[Scenario]) -> None:
         start = st.selectbox(
             "Opens with", list(starts), key=f"{page}~teach-start", filter_mode=None
         )
+        link = st.container(key="lab-teach-link", gap="xsmall")
         st.markdown("**Controls**")
         with st.container(horizontal=True, gap="small"):
             for state in STATES:
@@ -67,7 +69,7 @@ def builder(page: str, scenarios: Sequence[Scenario]) -> None:
                     args=(page, state),
                 )
         states: dict[str, str] = {}
-        with st.container(key="lab-teach-rows", height=260, gap="xsmall"):
+        with st.container(key="lab-teach-rows", gap="xsmall"):
             for section, group in groupby(rows(page), key=lambda row: row.section):
                 if section:
                     st.html(f'<p class="lab-section">{section}</p>')
@@ -79,14 +81,18 @@ def builder(page: str, scenarios: Sequence[Scenario]) -> None:
             hidden=tuple(key for key, state in states.items() if state == "hidden"),
         )  # fmt: skip
         query = _query(page, starts[start], asked)
-        with st.container(horizontal=True, vertical_alignment="center", key="lab-teach-link"):
-            share.copy_link(page, query)
-            st.link_button(
-                "Preview", f"?{query}", type="tertiary", help="As your class sees it, in a new tab."
+        with link:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                share.copy_link(page, query)
+                st.link_button(
+                    "Preview",
+                    f"?{query}",
+                    type="tertiary",
+                    help="As your class sees it, in a new tab.",
+                )
+            st.caption(
+                "Students can press *Show all controls*: the lab is no exam, and the link keeps no secret."
             )
-        st.caption(
-            "Students can press *Show all controls*: the lab is no exam. The link keeps no secret."
-        )
 
 
 def _starts(page: str, scenarios: Sequence[Scenario]) -> dict[str, Scenario | int | None]:

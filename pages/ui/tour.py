@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
@@ -16,7 +17,7 @@ from pages import catalog
 from pages.tours import LAB, Step, of
 from pages.ui import lesson, panel
 from pages.ui.component import component
-from pages.ui.controls import printable, rows
+from pages.ui.controls import LINK_VERSION, printable, rows
 
 PARTS = {
     "picture": ".st-key-lab-stage .lab-chart",
@@ -108,10 +109,24 @@ def follow(page: str) -> None:
         st.switch_page(catalog.link(catalog.page(other)))
     st.session_state[_DUE] = False
     panel.forget_notices(page)
-    try:
-        panel.set_values(page, step.settings(page))
-    except ValueError as reason:  # a checkpoint that is not in this lab
-        panel.note(page, (f"This step of the tour cannot be set here: {reason}.",))
+    settings, said = settable(page, step)
+    panel.set_values(page, settings)
+    panel.note(page, said)
+
+
+def settable(page: str, step: Step) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The settings of a step, and what of them cannot be set here: a checkpoint that this lab does not have."""
+    settings = step.settings(page)
+    said = []
+    for row in rows(page):
+        try:
+            row.check(settings[row.key])
+        except ValueError as reason:
+            said.append(
+                f"This step of the tour sets {row.label} to {settings[row.key]}, which {reason}; the default stands."
+            )
+            settings[row.key] = row.default_of(LINK_VERSION)
+    return settings, tuple(said)
 
 
 def start_button(page: str) -> None:
@@ -167,7 +182,8 @@ def selector(page: str, at: str) -> str:
     if at in PARTS:
         return PARTS[at]
     assert any(row.key == at for row in rows(page)), at
-    return f".st-key-{page}-{at}-slider, .st-key-{page}-{at}"
+    control = f".st-key-{page}-{at}"
+    return f".stVerticalBlock:has(> {control}-slider), {control}"  # a slider with its field
 
 
 def _html(text: str) -> str:

@@ -324,10 +324,10 @@ def r2(name, length, **law):
 CLAIMS = {
     "linear-d20": lambda ours, best: (best - ours)[10:50].max() < 0.05,
     "linear-d5": lambda ours, best: (best - ours)[10:20].max() < 0.01,
-    "attention-1": lambda ours, best: 0.8 < ours[45] < 0.93,
-    "attention-1-raw": lambda ours, best: 0.8 < ours[45] < 0.93,
+    "attention-1": lambda ours, best: 0.8 < ours[45] <= ours.max() < 0.93,
+    "attention-1-raw": lambda ours, best: 0.8 < ours[45] <= ours.max() < 0.93,
     "linear-d20-offset": lambda ours, best: ours[45] > 0.98,
-    "linear-d20-wide": lambda ours, best: ours[30] > 0.8,
+    "linear-d20-wide": lambda ours, best: 0.8 < ours[30] < 0.98,
     "tree-d10": lambda ours, best: ours[45] < 0.8,
     "relu-d10": lambda ours, best: best[45] < 0.9,
 }

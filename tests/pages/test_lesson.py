@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pages.ui import controls, lesson, teach
+from pages.ui import controls, lesson, panel, teach
 from pages.ui.lesson import LONGEST, Lesson
 from tests.pages.visits import fresh, visit, widget
 
@@ -102,6 +102,15 @@ def test_a_lesson_on_a_page():
     assert widget(at, "landscape-seed").value == 0
     assert [b.key for b in at.button if b.key and "~preset-" in b.key]
     assert any("Which &lt;b&gt;well" in str(h.value) for h in at.get("html"))
+
+
+def test_a_click_on_a_picture_moves_what_is_not_locked(monkeypatch):
+    state = {"query": "a noisy memory", "x": 0.0}
+    monkeypatch.setattr(panel, "values", lambda page: dict(state))
+    monkeypatch.setattr(panel, "set_values", lambda page, values: state.update(values))
+    monkeypatch.setattr(lesson, "of", lambda page: Lesson(locked=("query",)))
+    panel.keep_locked("landscape", lambda: state.update(query="placed", x=0.5))
+    assert state == {"query": "a noisy memory", "x": 0.5}
 
 
 def test_the_builder_states_what_a_page_opens_with():

@@ -128,3 +128,11 @@ def test_every_step_is_read_back():
             found, said = tour.read(tour.page_of(name, step), {"tour": [text]})
             assert found == (name, number)
             assert said == ()
+
+
+def test_a_checkpoint_that_is_not_here_costs_a_notice(monkeypatch):
+    step = tours.Step("name", "Look.", {"name": "gone", "prompts": 32})
+    monkeypatch.setitem(tours.TOURS, "checkpoints", (step,))
+    settings, (said,) = tour.settable("checkpoints", step)
+    assert settings == controls.defaults("checkpoints") | {"prompts": 32}
+    assert "sets Checkpoint to gone, which is none of" in said
