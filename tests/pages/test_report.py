@@ -12,6 +12,9 @@ from tests.pages.visits import visit
 
 PAGES = [e.name for e in catalog.PAGES if controls.rows(e.name) and e.name != "checkpoints"]
 
+SMALL = {"ghosts": {"restarts": 1, "steps": 40}, "text": {"examples": 1, "queries": 8}}
+"""Settings of pages whose defaults take long."""
+
 
 @pytest.fixture
 def menu(monkeypatch):
@@ -27,8 +30,7 @@ def numbers(shown):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_command_and_the_menu_report_the_same(name, menu):
-    values = {"restarts": 1, "steps": 40} if name == "ghosts" else {}
-    visit(name, values)
+    visit(name, SMALL.get(name, {}))
     ours, _ = menu[-1]
     page, text = report.report(f"{name}?{controls.write_link(name, ours.values)}")
     theirs = unseen.visit(name, ours.values)
