@@ -13,15 +13,25 @@ ROOT = Path(__file__).parents[1]
 NAMES = [e.name for e in catalog.PAGES]
 WITH_CONTROLS = [n for n in NAMES if controls.rows(n)]
 
+COMMANDS = {"report"}
+"""Files beside the pages that are run by `python -m pages.NAME`."""
+
 
 def module(name):
     return importlib.import_module(f"pages.{name}")
 
 
 def test_every_page_file_is_catalogued_and_every_row_has_its_file():
-    files = {p.stem for p in (ROOT / "pages").glob("*.py")} - {"__init__", "catalog", "report", "tours"}
-    assert files == set(NAMES)
+    files = {p.stem for p in (ROOT / "pages").glob("*.py")} - {"__init__", "catalog", "tours"}
+    assert files - COMMANDS == set(NAMES)
     assert len(NAMES) == len(set(NAMES))
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_can_be_run_and_is_no_page(name):
+    assert callable(module(name).main)
+    assert not hasattr(module(name), "render")
+    assert '__name__ == "__main__"' in (ROOT / "pages" / f"{name}.py").read_text()
 
 
 @pytest.mark.parametrize("entry", catalog.PAGES, ids=lambda e: e.name)

@@ -16,6 +16,7 @@ from pages.ui.controls import differing
 from pages.ui.shown import Facts, Shown
 
 PLANES = ("heatmap", "contour", "surface")
+NO_ROOM = "This picture has no room for A, so only settings and numbers are compared."
 OTHER_PICTURE = "A shows other pictures, so only settings and numbers are compared."
 
 
@@ -43,11 +44,9 @@ def compared(key: str, figure: Figure, a: Shown) -> Compared:
         change = _change_of_planes(figure, ours, theirs)
         note = "" if change else "A and B lie on other grids, so their cells cannot be subtracted."
         return Compared(figure, change, note)
-    if any(_flat(t) for t in ours) and not _stacked(figure):
+    if any(_flat(t) for t in ours):
         return _with_behind(figure, a.figures[key])
-    return Compared(
-        figure, note="A cannot be laid into this picture; settings and numbers are compared."
-    )
+    return Compared(figure, note=NO_ROOM)
 
 
 def _flat(trace: Mapping[str, Any]) -> bool:
@@ -55,11 +54,11 @@ def _flat(trace: Mapping[str, Any]) -> bool:
     return trace.get("type") in ("scatter", "scattergl", "bar")
 
 
-def _stacked(figure: Figure) -> bool:
-    """Whether bars stand on one another or side by side, where a mark for A's would belong to none."""
+def _crowded(figure: Figure) -> set[str]:
+    """The x axes whose bars stand on one another or side by side: a mark for one of A's would belong to none."""
     data, layout = charts.raw(figure)
     bars = [t.get("xaxis", "x") for t in data if t.get("type") == "bar"]
-    return len(bars) > len(set(bars)) and layout.get("barmode") != "overlay"
+    return set() if layout.get("barmode") == "overlay" else {x for x in bars if bars.count(x) > 1}
 
 
 # ---- lines and points ----------------------------------------------------------------------------
@@ -67,12 +66,18 @@ def _stacked(figure: Figure) -> bool:
 
 def _with_behind(figure: Figure, pinned: Figure) -> Compared:
     (ours, layout), (theirs, pinned_layout) = charts.raw(figure), charts.raw(pinned)
-    behind = [_behind(t) for t in theirs if _flat(t) and _drawn(t) and not _among(t, ours)]
+    crowded = _crowded(figure) | _crowded(pinned)
+    flat = [t for t in theirs if _flat(t) and _drawn(t)]
+    fits = [t for t in flat if t["type"] != "bar" or t.get("xaxis", "x") not in crowded]
+    behind = [_behind(t) for t in fits if not _among(t, ours)]
+    note = "" if len(fits) == len(flat) else "A's bars find no room between B's and are left out."
     if not behind:
-        return Compared(figure, note="A and B draw the same here.")
+        return Compared(
+            figure, note="A and B draw the same here." if fits and not note else NO_ROOM
+        )
     # Last in the list, so that frames and clicks keep their numbers; `zorder` puts them behind.
     both = Figure([*ours, *behind], _wide_enough(layout, pinned_layout))
-    return Compared(both, _change_of_lines(ours, theirs, layout))
+    return Compared(both, _change_of_lines(ours, theirs, charts.raw(both)[1]), note)
 
 
 def _drawn(trace: Mapping[str, Any]) -> bool:
@@ -173,29 +178,38 @@ def _change_of_lines(
     theirs: Sequence[Mapping[str, Any]],
     layout: Mapping[str, Any],
 ) -> Figure | None:
-    """B − A of every curve that both have over the same x."""
-    curves = []
+    """B − A of every curve that both have over the same x; B ÷ A where the axis counts powers."""
+    curves: list[dict[str, Any]] = []
+    reach: dict[str, list[np.ndarray]] = {}  # y axis -> the changes of what the picture shows
+    powers: set[str] = set()
     for b in ours:
         a = next((t for t in theirs if _partner(b, t)), None)
         if a is None:
             continue
-        change = np.asarray(b["y"], float) - np.asarray(a["y"], float)
+        axis = b.get("yaxis", "y")
+        spec = layout.get(f"yaxis{axis[1:]}") or {}
+        old, new = np.asarray(a["y"], float), np.asarray(b["y"], float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if spec.get("type") == "log":
+                powers.add(axis)
+                change = np.where((old > 0) & (new > 0), new / old, np.nan)
+            else:
+                change = new - old
         if not np.isfinite(change).any():
             continue
+        reach.setdefault(axis, []).append(change[_within(spec, old) & _within(spec, new)])
         kept = {k: b[k] for k in ("xaxis", "yaxis", "line", "marker") if k in b}
         curve = {"type": "scatter", "mode": b.get("mode", "lines"), "x": b["x"], "y": change}
-        name = _called(b)
-        curves.append(curve | kept | {"name": f"B − A: {name}" if name else "B − A"})
+        curves.append(curve | kept | {"name": _called(b) or "change"})
     if not curves:
         return None
-    height = (
-        250
-        if not any(re.fullmatch(r"[xy]axis\d+", k) for k in layout)
-        else layout.get("height", 420)
-    )
+    one = not any(re.fullmatch(r"[xy]axis\d+", k) for k in layout)
+    title = "B ÷ A" if len(powers) == len(reach) else "B − A"
+    if powers and title == "B − A":
+        title += ", and B ÷ A on axes of powers"
     out: dict[str, Any] = {
-        "height": height,
-        "title": {"text": "B − A"},
+        "height": 250 if one else layout.get("height", 420),
+        "title": {"text": title},
         "showlegend": len(curves) > 1,
     }
     for name, axis in layout.items():
@@ -203,11 +217,36 @@ def _change_of_lines(
             out[name] = axis
         elif re.fullmatch(r"yaxis\d*", name):
             kept = {k: axis[k] for k in ("title", "domain", "anchor", "side") if k in axis}
-            out[name] = {**kept, "zeroline": True, "zerolinecolor": charts.token("faint")}
+            y = f"y{name[5:]}"
+            out[name] = {**kept, **_change_axis(reach.get(y, []), y in powers)}
     for part in ("annotations", "margin"):
-        if height != 250 and layout.get(part):
+        if not one and layout.get(part):
             out[part] = layout[part]
     return Figure(curves, out)
+
+
+def _within(axis: Mapping[str, Any], y: np.ndarray) -> np.ndarray:
+    """Which values the picture shows: a curve that leaves it shall not set the scale of the difference."""
+    if axis.get("range") is None:
+        return np.isfinite(y)
+    low, high = sorted(axis["range"])
+    if axis.get("type") == "log":
+        low, high = 10.0**low, 10.0**high
+    return (y >= low) & (y <= high)
+
+
+def _change_axis(changes: Sequence[np.ndarray], powers: bool) -> dict[str, Any]:
+    """The axis of a difference, from its nought (a quotient's 1) to the largest change of what is shown."""
+    shown = [c[np.isfinite(c)] for c in changes]
+    flat = np.concatenate([np.log10(c) if powers else c for c in shown]) if shown else np.zeros(0)
+    axis: dict[str, Any] = {"zeroline": True, "zerolinecolor": charts.token("faint")}
+    if powers:
+        axis = {"type": "log", "exponentformat": "power"}
+    if flat.size and np.ptp(np.append(flat, 0.0)) > 0:
+        low, high = min(0.0, float(flat.min())), max(0.0, float(flat.max()))
+        room = 0.08 * (high - low)
+        axis["range"] = [low - room, high + room]
+    return axis
 
 
 def _partner(b: Mapping[str, Any], a: Mapping[str, Any]) -> bool:
@@ -296,10 +335,13 @@ def numbers(a: Shown, b: Shown) -> Facts | None:
     same = 0
     for old_words, new_words in zip(a.said, b.said, strict=False):
         olds, news = _live(old_words), _live(new_words)
-        if [label for label, _ in olds] == [label for label, _ in news]:
-            pairs = [(label, old, new) for (label, old), (_, new) in zip(olds, news, strict=True)]
-            rows += [(html.escape(w), x, y, change(x, y)) for w, x, y in pairs if x != y]
-            same += sum(x == y for _, x, y in pairs)
+        if [_bare_of_numbers(w) for w, _ in olds] == [_bare_of_numbers(w) for w, _ in news]:
+            for (was, x), (label, y) in zip(olds, news, strict=True):
+                if x == y:
+                    same += 1
+                    continue
+                label = label if was == label else _bare_of_numbers(label)
+                rows.append((html.escape(label), x, y, change(x, y)))
     for ours, theirs in _paired_tables(a.tables, b.tables):
         cells = {row[0]: row[1:] for row in reversed(ours.rows)}
         for name, *news in theirs.rows:
@@ -309,7 +351,7 @@ def numbers(a: Shown, b: Shown) -> Facts | None:
                 if not (_plain(old) and _plain(new)):
                     continue
                 if _plain(old) == _plain(new):
-                    same += 1
+                    same += _number(new) is not None
                     continue
                 column = theirs.columns[i] if i < len(theirs.columns) else ""
                 label = f"{name}, {column}" if len(news) > 1 and column else name
@@ -331,9 +373,14 @@ def _live(sentence: str) -> list[tuple[str, str]]:
     for m in _LIVE.finditer(sentence):
         words = re.split(r"[;:,.](?:\s|$)", sentence[at : m.start()].replace("*", ""))
         label = " ".join(next((w for w in reversed(words) if w.strip()), "").split())
+        label = re.sub(r"^.*=\s*[-−\d.]+\s+", "", label)  # the settings, which stand above
         found.append((label.removesuffix(" is"), html.escape(m[1] + (m[2] or ""))))
         at = m.end()
     return found
+
+
+def _bare_of_numbers(words: str) -> str:
+    return re.sub(r"(?<![\w.])[-+−]?\d[\d.]*(?:e[-+]?\d+)?", "…", words)
 
 
 def _paired_tables(a: Sequence[Facts], b: Sequence[Facts]) -> list[tuple[Facts, Facts]]:
@@ -365,10 +412,10 @@ def _number(cell: str) -> tuple[float, int, bool, str] | None:
 
 
 def change(old: str, new: str) -> str:
-    """B − A of two cells in the digits that both show, "" where one is no number."""
+    """B − A of two cells in the digits that both show, of shares in percentage points; "" where one is no number."""
     a, b = _number(old), _number(new)
     if a is None or b is None or a[3] != b[3]:
         return ""
     decimals = max(a[1], b[1])
     text = f"{b[0] - a[0]:+.3g}" if a[2] or b[2] else f"{b[0] - a[0]:+.{decimals}f}"
-    return text.replace("-", "−") + (" %" if a[3] else "")
+    return text.replace("-", "−") + (" points" if a[3] else "")

@@ -117,13 +117,13 @@ def _words_of(render: Callable[[], None]) -> Words | None:
 
 
 def _picture(render: Callable[[], None], places: Places) -> None:
-    _run.places, _run.folded = places, []
+    _run.places, _run.folded, _run.render = places, [], render
     name = None
     try:
         render()
         name = _run.name
     finally:
-        _run.places = None
+        _run.places = _run.render = None
         folded, _run.folded = _run.folded, None
     if name is None:
         return
@@ -174,7 +174,7 @@ def open_page(
     cache.forget_used()
     page = Page(words, settings, panel.values(name), stage, places.exports)
     if not getattr(_run, "unseen", False):
-        page.pinned = pin.take_up(name, page.values, stage)
+        page.pinned = pin.take_up(name, page.values, stage, getattr(_run, "render", None))
     return page
 
 

@@ -7,7 +7,7 @@ by a visit that nobody sees; a moved control never makes it again.
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +77,11 @@ def forget(page: str) -> None:
     st.session_state[f"{page}~pin"] = None
 
 
-def take_up(page: str, values: Mapping[str, Any], stage: Any) -> Pinned | None:
-    """What is pinned on this page, ready to be compared with, and its place at the top of the stage."""
+def take_up(
+    page: str, values: Mapping[str, Any], stage: Any, render: Callable[[], None] | None
+) -> Pinned | None:
+    """What is pinned on this page, ready to be compared with, and its place at the top of the stage. `render`
+    draws the page; without it, its module is asked."""
     a = pinned(page)
     if a is None:
         return None
@@ -89,7 +92,7 @@ def take_up(page: str, values: Mapping[str, Any], stage: Any) -> Pinned | None:
         with place:
             slot = st.empty()
         try:
-            shown = _made_again(a, slot)
+            shown = _made_again(a, slot, render)
         except ValueError as reason:
             forget(page)
             slot.warning(f"The pinned picture A cannot be drawn: {reason} The pin was taken off.")
@@ -99,7 +102,7 @@ def take_up(page: str, values: Mapping[str, Any], stage: Any) -> Pinned | None:
     return Pinned(page, a.values, shown, place)
 
 
-def _made_again(a: Pinned, slot: Any) -> Shown:
+def _made_again(a: Pinned, slot: Any, render: Callable[[], None] | None) -> Shown:
     session = {}
     if (upload := uploads.current()) is not None:
         session[uploads.PLACE] = upload
@@ -107,7 +110,7 @@ def _made_again(a: Pinned, slot: Any) -> Shown:
     def waiting() -> None:
         slot.caption("Drawing the pinned picture A once more …")  # and here a moved control ends it
 
-    return unseen.visit(a.page, a.values, session=session, waiting=waiting)
+    return unseen.visit(a.page, a.values, render=render, session=session, waiting=waiting)
 
 
 def button(b: Shown) -> None:

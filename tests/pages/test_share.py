@@ -1,6 +1,7 @@
 """Files that leave the lab."""
 
 import csv
+import hashlib
 import io
 import json
 from html.parser import HTMLParser
@@ -8,11 +9,26 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from pages.ui import charts, share
+from models import zoo
+from pages.ui import charts, controls, provenance, report, share
+from pages.ui.shown import Facts, Shown
+
+LINK = "http://x/retrieval?v=1&retrieval-beta=4&b=<"
 
 
-def table(figures):
-    return list(csv.DictReader(io.StringIO(share.table_csv(figures))))
+def table(figures, source=""):
+    return list(csv.DictReader(io.StringIO(share.table_csv(figures, source))))
+
+
+def shown(**parts):
+    x = np.arange(3.0)
+    plain = {
+        "page": "retrieval", "values": controls.defaults("retrieval"), "lead": "Lead.",
+        "formula": r"y = \arg\max_k \tfrac{1}{k}", "symbols": {r"\beta": "sharpness"},
+        "figures": {"one": charts.lines(x, {"a": x})}, "alts": {"one": "A line"}, "tables": (),
+        "said": ("what to **look** for",), "folded": (), "snippet": "", "used": (),
+    }  # fmt: skip
+    return Shown(**(plain | parts))
 
 
 def test_csv_holds_every_cell_of_a_heatmap_at_its_place():
@@ -46,12 +62,32 @@ def test_formula_like_text_is_defused(text):
     assert share.safe_cell(text) == "'" + text
 
 
-def test_settings_name_their_lab_and_link():
-    body = json.loads(share.settings_json("demo", {"beta": 4.0, "on": True}, "http://x/demo?v=1"))
-    assert body["settings"] == {"beta": 4.0, "on": True}
-    assert body["page"] == "demo"
-    assert body["link"].endswith("v=1")
-    assert {"lab", "lab_version", "link_version"} <= body.keys()
+def test_the_csv_says_once_where_it_comes_from_and_reads_as_a_table():
+    x = np.arange(3.0)
+    rows = table({"one": charts.lines(x, {"a": x, "b": x})}, "the lab; the link")
+    assert [r["source"] for r in rows] == ["the lab; the link"] + [""] * 5
+    assert [float(r["y"]) for r in rows] == [0, 1, 2, 0, 1, 2]
+
+
+def test_settings_name_their_lab_link_libraries_and_how_to_cite():
+    s = shown()
+    body = json.loads(share.settings_json(s, provenance.provenance(s, LINK)))
+    assert body["settings"] == dict(s.values)
+    assert (body["page"], body["link"], body["seed"]) == ("retrieval", LINK, 0)
+    assert body["versions"]["numpy"] == np.__version__
+    assert "wu2025camr" in body["cite"]["paper"]
+    assert LINK in body["cite"]["lab"]
+
+
+def test_the_sums_of_a_checkpoint_are_those_of_its_files():
+    folder = zoo.CHECKPOINTS / "linear-d5"
+    block = provenance.provenance(shown(used=(("regressor", "linear-d5"),)), LINK)
+    sums = block["checkpoints"]["linear-d5"]
+    assert sums
+    for file, said in sums.items():
+        assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == said
+    for text in (provenance.one_line(block), provenance.comment(block)):
+        assert all(said in text for said in sums.values())
 
 
 class Tags(HTMLParser):
@@ -63,25 +99,65 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_html_needs_no_network_and_escapes_what_was_typed():
-    x = np.arange(3.0)
-    text = share.page_html(
-        "A <b>title</b>", {"one": charts.lines(x, {"a": x})}, {"text": "<script>alert(1)</script>"},
-        ["what to **look** for"], "http://x/?a=1&b=<",
-    )  # fmt: skip
+def body_of(text):
+    return text[text.index("<body>") :]
+
+
+def test_a_report_needs_no_network_and_escapes_what_was_typed():
+    typed = {"layout": "<script>alert(1)</script>"}
+    text = report.document(shown(values=controls.defaults("retrieval") | typed), LINK)
     tags = Tags()
     tags.feed(text)
-    assert not [
-        a for t, a in tags.found if t in ("script", "link", "img") and ("src" in a or "href" in a)
-    ]
-    assert "<b>title" not in text
+    foreign = [
+        a for t, a in tags.found
+        if t in ("script", "link", "img") and not str(a.get("src", a.get("href", "data:"))).startswith("data:")
+    ]  # fmt: skip
+    assert not foreign
     assert "alert(1)</script>" not in text
     assert "what to <b>look</b> for" in text
 
 
+def test_a_report_says_settings_as_the_page_does_and_formulas_as_mathml():
+    text = body_of(report.document(shown(), LINK))
+    assert '<th scope="row">β inverse temperature</th><td>8</td>' in text
+    assert "retrieval-beta</" not in text
+    assert text.count("<math") == 2
+    assert "\\" not in "".join(part.split("</math>")[0] for part in text.split("<math")[1:])
+
+
+def test_a_report_of_a_pinned_page_holds_both():
+    one, other = (
+        shown(
+            values=controls.defaults("retrieval") | {"beta": beta},
+            tables=(Facts(("",), [("error", f"{beta:.2f}")]),),
+            figures={"one": charts.lines(np.arange(3.0), {"a": np.full(3, beta)})},
+        )
+        for beta in (8.0, 20.0)
+    )
+    text = body_of(report.document(other, LINK, one))
+    assert "β inverse temperature 8 → 20" in text
+    assert "<td>8.00</td><td>20.00</td><td>+12.00</td>" in text
+    assert "A: a" in text
+    assert text.count('class="plotly-graph-div"') == 2, "the picture and B − A"
+
+
+@pytest.mark.parametrize(
+    ("markdown", "html"),
+    [
+        ("**a *b* c** `x_1` < 3", "<b>a <i>b</i> c</b> <code>x_1</code> &lt; 3"),
+        ("[words](https://x.org/a_b) and [here](/text?v=1)",
+         '<a href="https://x.org/a_b">words</a> and here'),
+        (r"2 \* 3 * 4", "2 * 3 * 4"),
+    ],
+)  # fmt: skip
+def test_the_sentences_markdown_becomes_html(markdown, html):
+    assert report.inline(markdown) == html
+
+
 def test_a_snippet_says_where_it_comes_from_and_still_runs(capsys):
     link = "http://localhost/cut?v=1&cut-table=1%2C2%0A3"
-    text = share.headed("print(6 * 7)\n", "cut", link)
+    block = provenance.provenance(shown(page="cut"), link)
+    text = share.headed("print(6 * 7)\n", block)
     exec(compile(text, "cut.py", "exec"), {})
     assert capsys.readouterr().out == "42\n"
     assert link in text

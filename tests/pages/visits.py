@@ -15,9 +15,11 @@ def fresh(name):
     return AppTest.from_function(script, args=(name,), default_timeout=240)
 
 
-def visit(name, values):
-    """The page with these controls in its link."""
+def visit(name, values, pin=None):
+    """The page with these controls in its link, and what is pinned."""
     at = fresh(name)
+    if pin is not None:
+        at.query_params["pin"] = pin
     for key, value in values.items():
         row = next(r for r in controls.rows(name) if r.key == key)
         at.query_params[row.name] = row.text(value)
