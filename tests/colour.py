@@ -56,6 +56,10 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
     t = 1 - 0.17 * cos(1, -30) + 0.24 * cos(2, 0) + 0.32 * cos(3, 6) - 0.20 * cos(4, -63)
     sl = 1 + 0.015 * (l - 50) ** 2 / np.sqrt(20 + (l - 50) ** 2)
     sc, sh = 1 + 0.045 * c, 1 + 0.015 * c * t
-    rt = -2 * np.sqrt(c**7 / (c**7 + 25.0**7)) * np.sin(np.radians(60 * np.exp(-(((h - 275) / 25) ** 2))))
+    rt = (
+        -2
+        * np.sqrt(c**7 / (c**7 + 25.0**7))
+        * np.sin(np.radians(60 * np.exp(-(((h - 275) / 25) ** 2))))
+    )
     dl, dc, dh = dl / sl, dc / sc, dh / sh
     return float(np.sqrt(dl**2 + dc**2 + dh**2 + rt * dc * dh))
