@@ -318,8 +318,8 @@ def render() -> None:
         panel.set_values(PAGE, {"name": chosen})
     page = frame.open_page(
         PAGE, Settings, SCENARIOS,
-        lead="What each pretrained model was trained on, how far it got, measured again now, and "
-        "the checksums of its files.",
+        lead="The checkpoints of the lab: what each pretrained model was trained on, how far it got, "
+        "measured again now, and the checksums of its files.",
     )  # fmt: skip
     with page.stage:
         wait = Progress(PAGE, st.empty(), 1)

@@ -286,7 +286,7 @@ SYMBOLS = {
     r"P_t": "a prompt of t pairs of a key and a value",
     r"R": "expected loss of the answer at a fresh pair of the prompt's own law",
     r"R_{\mathrm{emp}}": "mean loss at the prompt's own pairs, each asked with itself in the prompt",
-    r"\Gamma": "bound on every attention score q·k",
+    r"\Gamma": "bound on every attention score q·k, of a query with the key of an example i",
     r"C_0": "bound on every value, and on the difference of two values of a prompt",
     r"M": "Lipschitz constant: how fast the loss can change with the answer",
     r"t_{\mathrm{needed}}": "examples from which the bound is below 2MC₀, which no gap can exceed",

@@ -100,6 +100,7 @@ SYMBOLS = {
     r"K, V": "keys and values of the true prompt in one head, as columns",
     r"\tilde K, \tilde V": "those of the ghosts; ⁺ is the pseudo-inverse",
     r"W_1, W_2": "the linear maps that best send ghosts to examples",
+    r"q,\; \beta": "the head's query, and its inverse temperature: how sharply it picks",
     r"o, o'": "a head's output over the true prompt, and over reshaped ghosts",
 }
 

@@ -522,16 +522,18 @@ EQUATION = {
 }
 
 SYMBOLS = {
-    r"k_i,\; v_i": "key and value of example i; K, V hold them all, as rows",
+    r"k_i,\; v_i": "key and value of example i of t; K, V hold them all, as rows; d is their dimension",
     r"z": "the hidden concept: the matrix that all values of a prompt follow",
+    r"\hat z": "the mean of the belief about z",
+    r"\varepsilon_i": "noise of value i; N is the normal distribution",
     r"\sigma": "noise of a value; the prior of a row of z is N(0, I), so ρ = σ² unless set by hand",
     r"G,\; g(q)": "kernel of the keys with each other, and with the query q; Φ their features",
     r"\kappa": "sharpness of softmax attention",
     r"C": "what softmax must be multiplied by, for keys uniform on the sphere *(ours)*; "
-    "I is the modified Bessel function. Other laws have their own C",
+    "I with an index is the modified Bessel function, else the identity. Other laws have their own C",
     r"\setminus j": "without example j",
-    r"\tilde K,\; \tilde V": "ghosts: keys and values of the pretrained memories; W₁ and W₂ reshape "
-    "them",
+    r"\tilde K,\; \tilde V": "ghosts: keys and values of the pretrained memories",
+    r"W_1, W_2": "the linear maps that best send ghosts to examples; ⁺ is the pseudo-inverse",
 }
 
 REFUTED = {

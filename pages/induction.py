@@ -110,15 +110,25 @@ SCENARIOS = (
 )
 
 SYMBOLS = {
-    r"z_1 \dots z_T": "the letters of the prompt; q is the last one",
-    r"A_1, A_2": "attention of layers 1 and 2",
+    r"z_1 \dots z_T": "the letters of the prompt; q is the last one, o what followed it before",
+    r"1\{\ldots\}": "1 if it holds, else 0",
+    r"A_1, A_2": "attention of layers 1 and 2, from a position t or T to a position s",
     r"c_s(u)": "the buffer: how much position s believes that u came before it",
     r"Q": "the triggers, the letters layer 2 asks about",
     r"\beta_1, \beta_2": "inverse temperatures of the two layers (ours: the papers learn them)",
     r"\gamma, \lambda": "weights of context and bigram law (ours)",
     r"\pi(v|q)": "the bigram law: the letter after q in the alphabet, its favourite, is R times as "
     "likely as any other (ours)",
-    r"\xi_v": "logit of letter v, counted so that a rare letter without context has 0",
+    r"\xi_v": "logit of letter v, counted so that a rare letter without context has 0; fav is the "
+    "favourite",
+    r"W": "a memory: a matrix that holds M pairs in D dimensions. Asked with v of pair μ it answers u of "
+    "the same pair; ν is another pair",
+    r"W_U, W_F, W_O, W_V": "maps of the trained model: from a vector to logits, from the last letter "
+    "alone, from what layer 2 found, and what layer 2 takes of a letter",
+    r"W_{K1}, W_{K2}": "its memories of layers 1 and 2: what came one back, what came before a trigger",
+    r"x_s": "the vector that stands for letter s; x alone: the state that layer 2 retrieves from",
+    r"E": "energy of layer 2 read as an associative memory",
+    r"C,\; e_q": "the buffers of all positions, as rows, and the unit vector of letter q",
 }
 
 LEAD = "How does a transformer continue a pattern it has seen once? Two layers, three memories."

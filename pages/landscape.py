@@ -119,14 +119,17 @@ SCENARIOS = (
 
 SYMBOLS = {
     r"x": "the query, and the state it becomes",
+    r"E": "the energy: retrieval goes downhill on it",
     r"\xi_\mu": "memory number μ, counted from 0; M of them in D dimensions, m their largest norm",
     r"\beta": "inverse temperature: how sharply attention picks one memory",
-    r"n": "degree of the polynomial energy",
+    r"n": "degree of the polynomial energy; []₊ leaves out what is below 0",
+    r"\Psi^*(z)": "what the sparse energy has in place of log-sum-exp: it makes small weights exactly "
+    "0. p are weights that sum to 1 (the set Δ); Ξ holds the memories as rows",
     r"K": "keys of the t in-context examples, as columns",
     r"\tilde K": "their ghosts: a ghost is the memory an example is paired with",
     r"W_1": "the linear map that best sends ghosts to examples; ⁺ is the pseudo-inverse",
     r"W_2": "the same kind of map for the values, the vectors that attention averages",
-    r"s": "strength of reshaping, from 0 to 1",
+    r"s": "strength of reshaping, from 0 to 1; I is the map that leaves all in place",
     r"\Delta_\mu": "separation of memory μ: $\\xi_\\mu\\cdot\\xi_\\mu$ minus its largest product with another memory",
     r"S_\mu(x)": "margin of the query: $x\\cdot\\xi_\\mu$ minus its largest product with another memory",
 }

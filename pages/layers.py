@@ -100,7 +100,7 @@ SCENARIOS = (
 
 SYMBOLS = {
     r"q": "a head's query at the asked input",
-    r"K": "the keys it sees, as rows: two tokens an example, x and y, and its own; n_k in all, m "
+    r"K,\; k_i": "the keys it sees, K holds them as rows: two tokens an example, x and y, and its own; n_k in all, m "
     "their largest norm",
     r"\beta": "inverse temperature, 1/√d of the head",
     r"p": "the head's attention weights; the largest on an example is the weight on the best key",

@@ -91,6 +91,8 @@ SYMBOLS = {
     r"x_i, y_i": "text and answer of example i, written out in the prompt",
     r"x": "the text that is asked",
     r"y_{<t},\, y_t": "the tokens of an answer before t, and number t",
+    r"k": "number of examples in the prompt",
+    r"p_\theta": "the probability the language model gives to the next token",
     r"\hat y": "the answer the model is taken to give: the most probable of those offered",
 }
 

@@ -263,7 +263,8 @@ LANDSCAPE: tuple[Control, ...] = (
     ),
     Number(
         page="landscape", key="memories", label="M memories", section="Memories", default=6,
-        low=2, high=64, step=1, when=("layout", ("random", "clustered", "correlated", "on a circle")),
+        low=2, high=64, step=1, help="The more there are, the less room each has.",
+        when=("layout", ("random", "clustered", "correlated", "on a circle")),
     ),
     Number(
         page="landscape", key="dimension", label="D dimension", section="Memories", default=2,
@@ -284,11 +285,13 @@ LANDSCAPE: tuple[Control, ...] = (
     ),
     Number(
         page="landscape", key="x", label="Across", section="Query", default=0.0, low=-1e6, high=1e6,
-        step=0.05, slider=False, when=("query", ("placed",)),
+        step=0.05, slider=False, help="Where the query is placed, on the picture's horizontal axis.",
+        when=("query", ("placed",)),
     ),
     Number(
         page="landscape", key="y", label="Up", section="Query", default=0.0, low=-1e6, high=1e6,
-        step=0.05, slider=False, when=("query", ("placed",)),
+        step=0.05, slider=False, help="Where the query is placed, on the picture's vertical axis.",
+        when=("query", ("placed",)),
     ),
     Choice(
         page="landscape", key="plane", label="Plane of the picture", section="Fine points",
@@ -505,7 +508,7 @@ REGRESSION: tuple[Control, ...] = (
 CHECKPOINTS: tuple[Control, ...] = (
     Choice(
         page="checkpoints", key="name", label="Checkpoint", options=(), more=_checkpoints,
-        default=_first_checkpoint(), section="Model",
+        default=_first_checkpoint(), section="Model", help="The trained model to look at.",
     ),
     Number(
         page="checkpoints", key="prompts", label="Prompts", section="Measured now", default=128,
@@ -549,11 +552,11 @@ RETRIEVAL: tuple[Control, ...] = (
     ),
     Number(
         page="retrieval", key="memories", label="M memories", section="Memories", default=16,
-        low=2, high=64, step=1,
+        low=2, high=64, step=1, help="The more there are, the less room each has.",
     ),
     Number(
         page="retrieval", key="dimension", label="D dimension", section="Memories", default=20,
-        low=2, high=64, step=1,
+        low=2, high=64, step=1, help="Random memories are farther apart in more dimensions.",
     ),
     Number(
         page="retrieval", key="draws", label="Draws", section="Sample", default=200, low=50,
@@ -627,7 +630,7 @@ TEXT: tuple[Control, ...] = (
     ),
     Number(
         page="text", key="prompt", label="Question opened", section="Sample", default=1, low=1,
-        high=256, step=1, when=("view", ("one prompt",)),
+        high=256, step=1, when=("view", ("one prompt",)), help="Which of the questions is shown in full.",
     ),
     seed("text", section="Sample"),
     Text(
@@ -709,7 +712,7 @@ HIDDEN_CONCEPT: tuple[Control, ...] = (
     Number(
         page="hidden_concept", key="length", label="ℓ length of the RBF kernel",
         section="Who answers", default=1.0, low=0.05, high=20.0, step=0.05, log=True,
-        when=("kernel", ("RBF",)),
+        when=("kernel", ("RBF",)), help="Keys much nearer than this count as the same.",
     ),
     Choice(
         page="hidden_concept", key="assumed", label="ρ that BMA assumes", section="Who answers",
@@ -719,6 +722,7 @@ HIDDEN_CONCEPT: tuple[Control, ...] = (
     Number(
         page="hidden_concept", key="rho", label="ρ", section="Who answers", default=0.1, low=1e-6,
         high=100.0, step=0.1, log=True, when=("assumed", ("set by hand",)),
+        help="The larger, the more BMA distrusts the examples.",
     ),
     Toggle(
         page="hidden_concept", key="gpt2", label="Ask GPT-2", section="Who answers", default=True,
@@ -776,7 +780,7 @@ GENERALIZATION: tuple[Control, ...] = (
     ),
     Number(
         page="generalization", key="dimension", label="d dimension of the keys", section="Head",
-        default=8, low=2, high=64, step=1, when=_DRAWN_KEYS,
+        default=8, low=2, high=64, step=1, when=_DRAWN_KEYS, help="Coordinates of a key.",
     ),
     Number(
         page="generalization", key="noise", label="Chance in the values", section="Head",
@@ -811,7 +815,7 @@ GENERALIZATION: tuple[Control, ...] = (
     ),
     Choice(
         page="generalization", key="loss", label="Loss", section="Measured", default="absolute",
-        options=("absolute", "squared"),
+        options=("absolute", "squared"), help="How the miss of an answer is counted.",
     ),
     Number(
         page="generalization", key="longest", label="Longest prompt", section="Measured",
@@ -895,7 +899,7 @@ LAYERS: tuple[Control, ...] = (
     ),
     Choice(
         page="layers", key="checkpoint", label="Checkpoint", section="Model", options=(),
-        more=_checkpoints, default=_first_checkpoint(),
+        more=_checkpoints, default=_first_checkpoint(), help="The trained transformer that is read.",
     ),
     Choice(
         page="layers", key="reading", label="Reading", section="Reading",
@@ -942,10 +946,11 @@ LAYERS: tuple[Control, ...] = (
     Number(
         page="layers", key="prompts", label="Prompts", section="Prompts", default=16, low=4,
         high=64, step=4, when=("view", ("every head", "heads ranked", "shift and labels")),
+        help="Readings are means over these.",
     ),
     Number(
         page="layers", key="prompt", label="Prompt", section="Prompts", default=1, low=1, high=64,
-        step=1, when=("view", ("one prompt",)),
+        step=1, when=("view", ("one prompt",)), help="Which prompt is opened.",
     ),
     seed("layers", section="Prompts"),
 )  # fmt: skip
@@ -1020,7 +1025,7 @@ INDUCTION: tuple[Control, ...] = (
     ),
     Number(
         page="induction", key="span", label="T prompt length", section="Wiring", default=120,
-        low=16, high=400, step=1, when=("view", ("positions",)),
+        low=16, high=400, step=1, when=("view", ("positions",)), help="Letters of the longest prompt drawn.",
     ),
     Choice(
         page="induction", key="ablated", label="Emptied memory", section="Wiring",
@@ -1037,6 +1042,7 @@ INDUCTION: tuple[Control, ...] = (
     Number(
         page="induction", key="dimension", label="D dimension", section="Embedding", default=128,
         low=16, high=512, step=1, when=("vectors", ("random",)),
+        help="Random vectors are closer to perpendicular in more dimensions.",
     ),
     Number(
         page="induction", key="memories", label="M memories", section="Embedding", default=26,

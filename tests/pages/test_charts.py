@@ -6,56 +6,57 @@ import numpy as np
 import pytest
 
 from pages.ui import charts
-
-
-def luminance(colour):
-    """WCAG relative luminance of `#rrggbb`."""
-    c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-    return linear @ [0.2126, 0.7152, 0.0722]
-
-
-def contrast(a, b):
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-# Viénot, Brettel and Mollon 1999: what is left of linear RGB without L cones, without M cones.
-DEFICIENT = {
-    "protan": [[0.11238, 0.88762, 0.0], [0.11238, 0.88762, 0.0], [0.00401, -0.00401, 1.0]],
-    "deutan": [[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1.0]],
-}
-
-
-def seen(colour, deficiency):
-    c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-    if deficiency:
-        linear = np.clip(np.array(DEFICIENT[deficiency]) @ linear, 0, 1)
-    # CIE L*a*b*, D65.
-    xyz = np.array(
-        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    ) @ linear / [0.9505, 1.0, 1.089]  # fmt: skip
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+from tests.colour import SIGHT, contrast, distance, lab
 
 
 @pytest.mark.parametrize("theme", charts.COLOURS)
 def test_every_hue_stands_out_from_the_page(theme):
     colours = charts.COLOURS[theme]
-    for hue in charts.HUES:
+    for hue in (*charts.HUES, "faint"):
         assert contrast(colours[hue], colours["paper"]) >= 3.0, hue  # WCAG 1.4.11, graphics
     for text in ("ink", "muted"):
         assert contrast(colours[text], colours["paper"]) >= 4.5, text  # WCAG 1.4.3
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+        ((50, 2.5, 0), (73, 25, -18), 27.1492),
+        ((50, 2.49, -0.001), (50, -2.49, 0.0009), 7.1792),
+        ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082),
+        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
+    ],
+)
+def test_the_distance_of_colours_is_ciede2000(a, b, expected):
+    assert distance(np.array(a), np.array(b)) == pytest.approx(expected, abs=5e-5)
+
+
+# 1 is what an eye just tells apart in two patches that touch. Lines are thin and lie apart, which takes several.
+APART = 6.0
+
+
 @pytest.mark.parametrize("theme", charts.COLOURS)
-@pytest.mark.parametrize("deficiency", [None, *DEFICIENT])
-def test_the_first_four_hues_stay_apart_under_colour_blindness(theme, deficiency):
-    colours = [charts.COLOURS[theme][h] for h in charts.HUES[:4]]
-    for a, b in itertools.combinations(colours, 2):
-        # 2.3 is the just noticeable difference; lines need several of them.
-        assert np.linalg.norm(seen(a, deficiency) - seen(b, deficiency)) > 8, (a, b)
+@pytest.mark.parametrize("deficiency", SIGHT)
+def test_hues_stay_apart_under_colour_blindness_or_differ_otherwise(theme, deficiency):
+    seen = [lab(charts.COLOURS[theme][h], deficiency) for h in charts.HUES]
+    for i, j in itertools.combinations(range(len(seen)), 2):
+        if distance(seen[i], seen[j]) < APART:
+            assert max(i, j) >= 4, "of the first four hues each pair is told apart by colour alone"
+            a, b = charts.series(i), charts.series(j)
+            assert a["line"]["dash"] != b["line"]["dash"]
+            assert a["marker"]["symbol"] != b["marker"]["symbol"]
+
+
+@pytest.mark.parametrize("deficiency", SIGHT)
+def test_kinds_of_example_that_look_alike_differ_in_mark_and_dash(deficiency):
+    for theme, (a, b) in itertools.product(
+        charts.COLOURS, itertools.combinations(charts.KIND_LOOKS, 2)
+    ):
+        hues = [lab(charts.COLOURS[theme][look[1]], deficiency) for look in (a, b)]
+        if distance(*hues) < APART:
+            assert a[2] != b[2]
+            assert a[3] != b[3]
 
 
 def test_hue_is_never_alone():
@@ -64,10 +65,30 @@ def test_hue_is_never_alone():
     assert len({s["marker"]["symbol"] for s in styles}) == 6
 
 
-@pytest.mark.parametrize("deficiency", [None, *DEFICIENT])
+@pytest.mark.parametrize("deficiency", SIGHT)
 def test_lightness_of_the_sequential_scale_rises(deficiency):
-    lightness = [seen(colour, deficiency)[0] for _, colour in charts.SEQUENTIAL]
+    lightness = [lab(colour, deficiency)[0] for _, colour in charts.SEQUENTIAL]
     assert np.all(np.diff(lightness) > 4)
+
+
+@pytest.mark.parametrize("theme", charts.COLOURS)
+@pytest.mark.parametrize("deficiency", SIGHT)
+def test_the_diverging_scale_has_two_sides(theme, deficiency):
+    """Blue against orange on either side of 0, and each side leaves the colour of 0 behind step by step."""
+    zero = charts.COLOURS[theme]["zero"]
+    low, _, middle, _, high = scale = [
+        lab(zero if c.startswith("var") else c, deficiency) for _, c in charts.DIVERGING
+    ]
+    assert distance(low, high) > 3 * APART
+    assert distance(scale[1], scale[3]) > 3 * APART
+    for side in (scale[1::-1], scale[3:]):
+        assert all(distance(middle, c) > APART for c in side)
+    if (
+        theme == "light"
+    ):  # in dark the middle is dark: there the outer ends turn back in lightness, not in hue
+        lightness = [c[0] for c in scale]
+        assert np.all(np.diff(lightness[:3]) > 4)
+        assert np.all(np.diff(lightness[2:]) < -4)
 
 
 def test_both_themes_know_the_same_tokens():

@@ -18,7 +18,7 @@ from pages.ui import charts, controls, frame
 from pages.ui.chart_view import pack
 from pages.ui.charts.retrieval import _inmost
 from tests import oracles
-from tests.pages.test_charts import DEFICIENT, seen
+from tests.colour import SIGHT, lab
 
 DEFAULTS = controls.defaults("retrieval")
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
@@ -285,12 +285,12 @@ def test_a_click_beside_the_map_moves_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("theme", charts.COLOURS)
-@pytest.mark.parametrize("deficiency", [None, *DEFICIENT])
+@pytest.mark.parametrize("deficiency", SIGHT)
 def test_outcomes_stay_apart_under_colour_blindness_and_have_a_mark_each(theme, deficiency):
     assert len(charts.OUTCOME_HUES) == len(set(charts.OUTCOME_MARKS)) == len(OUTCOMES)
     colours = [charts.COLOURS[theme][h] for h in charts.OUTCOME_HUES]
     for a, b in itertools.combinations(colours, 2):
-        assert np.linalg.norm(seen(a, deficiency) - seen(b, deficiency)) > 8, (a, b)
+        assert np.linalg.norm(lab(a, deficiency) - lab(b, deficiency)) > 8, (a, b)
 
 
 def test_names_of_regions_stand_inside_them():

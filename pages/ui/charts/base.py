@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 COLOURS: dict[str, dict[str, str]] = {
     "light": {
         "blue": "#0b6aa2", "vermillion": "#c94f00", "green": "#00805c", "purple": "#a84a80",
-        "amber": "#946400", "sky": "#2583b8", "ink": "#1d2730", "muted": "#5c6770", "faint": "#a9adb0",
+        "amber": "#946400", "sky": "#2583b8", "ink": "#1d2730", "muted": "#5c6770", "faint": "#8b9095",
         "grid": "#e7e3db", "paper": "#fdfcfa", "missing": "#d3d0c9", "zero": "#f4f2ed",
     },
     "dark": {
