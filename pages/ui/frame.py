@@ -20,6 +20,7 @@ from pages.ui.charts import Figure
 from pages.ui.component import component
 from pages.ui.controls import Scenario, defaults
 from pages.ui.progress import Progress
+from pages.ui.words import sentence
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -456,9 +457,9 @@ def move(name: str, values: Mapping[str, Any]) -> None:
 
 
 def _sentence(reason: ValueError) -> str:
-    """An engine's message, closed: another sentence may follow."""
+    """An engine's message as Markdown, closed: another sentence may follow."""
     text = str(reason)
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    return sentence(text if text.endswith((".", "!", "?")) else f"{text}.")
 
 
 def _not_finite(quantities: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from pages.ui import words
 from pages.ui.controls import (
     ELSEWHERE,
     LINK_VERSION,
@@ -359,10 +360,12 @@ def _upload(row: Text) -> None:
     if held is None:
         return
     if row.refused(held[1]):
-        st.caption(f"**{held[0]}** was refused: the message above the picture says why.")
+        st.caption(
+            f"**{words.plain(held[0])}** was refused: the message above the picture says why."
+        )
     else:
         st.caption(
-            f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
+            f"**{words.plain(held[0])}** is in use. A link cannot carry it: send the exported settings instead."
         )
     if chosen is None:  # after a visit to another page its own cross is gone
         st.button("Use the field instead", key=f"{key}-drop", on_click=_dropped, args=(row,))

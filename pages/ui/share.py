@@ -18,11 +18,12 @@ import numpy as np
 import streamlit as st
 from plotly.offline import get_plotlyjs
 
-from pages.ui import charts
+from pages.ui import charts, words
 from pages.ui.component import component
 from pages.ui.controls import ELSEWHERE, LINK_VERSION, rows, write_link
 
 LAB = "Reshape Lab"
+_FORMULA = tuple("=+-@＝＋－＠")
 VERSION = "0.1.0"
 
 _copy = component(
@@ -94,8 +95,14 @@ def _rows(block: Mapping[str, Any], names: list[str]) -> Iterable[list[Any]]:
 
 
 def safe_cell(value: Any) -> Any:
-    """The cell as a spreadsheet may see it: text that starts like a formula gets a leading apostrophe."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@"):
+    """The cell as a spreadsheet may see it: text that starts like a formula gets a leading apostrophe.
+
+    So does text that starts with a tab or a line break, which some drop before they look, and text in the wide signs of
+    East Asian keyboards. Of text with a line break a later line is no cell of its own, since the file is quoted.
+    """
+    if isinstance(value, str) and (
+        value[:1] in ("\t", "\r", "\n") or value.lstrip()[:1] in _FORMULA
+    ):
         return "'" + value
     return value
 
@@ -116,8 +123,8 @@ def page_html(
         f"<tr><th>{html.escape(k)}</th><td>{html.escape(str(v))}</td></tr>"
         for k, v in settings.items()
     )
-    bold = [re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(s)) for s in said]
-    text = "".join(f"<p>{s}</p>" for s in bold)
+    bold = [re.sub(r"(?<!\\)\*\*(.+?)(?<!\\)\*\*", r"<b>\1</b>", html.escape(s)) for s in said]
+    text = "".join(f"<p>{words.unmarked(s)}</p>" for s in bold)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)} - {LAB}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
