@@ -32,7 +32,8 @@ ENV PATH=/opt/venv/bin:$PATH \
     RESHAPE_DATA=/data \
     STREAMLIT_SERVER_FILE_WATCHER_TYPE=none \
     STREAMLIT_SERVER_HEADLESS=true \
-    STREAMLIT_BROWSER_GATHER_USAGE_STATS=false
+    STREAMLIT_BROWSER_GATHER_USAGE_STATS=false \
+    STREAMLIT_BROWSER_SERVER_ADDRESS=localhost
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/cache /opt/cache
 WORKDIR /lab

@@ -3,6 +3,7 @@
 # make lint    style and types
 # make bench   the figures of the README's speed table
 # make pictures  the README's screenshots, into docs/
+# make audit   every package with version and licence, and known weaknesses where they can be looked up
 #
 # The first call builds .venv; later calls only look at the stamp of the requirements.
 
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 ALONE := tests/browser tests/core/test_sweep.py tests/models/test_sweep.py
 APT := apt-get install -y --no-install-recommends
 
-.PHONY: run test lint bench pictures clean
+.PHONY: run test lint bench pictures audit clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py --server.port $(PORT)
@@ -35,6 +36,9 @@ bench: $(VENV)/test.stamp
 
 pictures: $(VENV)/test.stamp
 	$(BIN)/python -m benchmarks.pictures docs
+
+audit: $(VENV)/run.stamp
+	$(BIN)/python -m deploy.audit
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || (rm -rf $(VENV) && apt-get update -q && $(APT) python3-venv && $(PYTHON) -m venv $(VENV))

@@ -18,7 +18,7 @@ import streamlit as st
 from pages import catalog
 from pages._regression.asked import PAGE as REGRESSION
 from pages._regression.asked import training_values
-from pages.ui import cache, charts, controls, frame, learners, panel, uploads
+from pages.ui import cache, charts, controls, frame, learners, panel, uploads, words
 from pages.ui.cache import Draw
 from pages.ui.progress import Progress
 
@@ -267,13 +267,13 @@ def bring_your_own() -> None:
     if not read or (refused and not seen):
         return
     if not refused:
-        names = ", ".join(f"`{name}`" for name in dict.fromkeys(name for name, _ in read))
+        names = ", ".join(words.plain(name) for name in dict.fromkeys(name for name, _ in read))
         st.success(
             f"Accepted: {names}. It is shown above, and the regression page offers it as `uploaded`.",
             icon=":material/check_circle:",
         )
         return
-    st.error(f"Refused: {refused}.", icon=":material/block:")
+    st.error(f"Refused: {words.sentence(refused)}.", icon=":material/block:")
     st.caption("Add what is missing, or a better file of the same name: the newest counts.")
     st.button("Take all files out", key=f"{PAGE}~start-over", on_click=_start_over)
 

@@ -13,6 +13,7 @@ import streamlit as st
 from pages.ui import cache, charts, controls, frame, paths
 from pages.ui.cache import TextTask
 from pages.ui.progress import Progress
+from pages.ui.words import plain, sentence
 
 if TYPE_CHECKING:
     from core.text import Band, Prompting, Question, Scores, Task
@@ -182,7 +183,7 @@ def compute(s: Settings, wait: Progress) -> Result:
         raise ValueError(f"there is no question {s.prompt} among {n}: open an earlier one.")
     if not cache.text_model_is_warm(model):
         wait.say(
-            f"Loading {model}: seconds, or about half a minute when {DEFAULT_MODEL} is unpacked for "
+            f"Loading {plain(model)}: seconds, or about half a minute when {DEFAULT_MODEL} is unpacked for "
             "the first time …"
         )
         cache.text_model(model)
@@ -300,7 +301,7 @@ def notes(s: Settings, r: Result) -> str:
         "Bands: 95 % of 1000 resamples of the questions; where all answers are right they have no "
         f"width. Computed in {precision(model_of(s))}."
     )
-    return html.escape(" ".join(said), quote=False)
+    return sentence(" ".join(said))
 
 
 def precision(model: str) -> str:
@@ -336,7 +337,7 @@ def show_prompt(page: frame.Page[Settings], r: Result) -> None:
     )  # fmt: skip
     mine = p[:, q.item.right]
     page.look_for(
-        f"The right answer, “{html.escape(q.item.answer)}”, has probability **{mine[0]:.4f}** among "
+        f"The right answer, “{plain(q.item.answer)}”, has probability **{mine[0]:.4f}** among "
         f"those offered without examples and **{mine[-1]:.4f}** after {r.ks[-1]}."
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from pages._regression.asked import Settings
-from pages.ui import cache, charts, controls, frame
+from pages.ui import cache, charts, controls, frame, words
 from pages.ui.progress import Progress
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def show(page: frame.Page[Settings], r: Sweep | None) -> None:
     seeds = max(c.n_seeds for c in few)
     page.look_for(
         f"{r.n_rows} rows, {len(r.curves)} curves along {r.axis}. What changes most along it is "
-        f"**{steepest.name}**: from {np.nanmin(steepest.values):.4f} to "
+        f"**{words.plain(steepest.name)}**: from {np.nanmin(steepest.values):.4f} to "
         f"**{np.nanmax(steepest.values):.4f}**."
         + (f" Values are means over {seeds} seeds, bands the hull of theirs." if seeds > 1 else "")
     )

@@ -21,6 +21,7 @@ from pages.ui.component import component
 from pages.ui.controls import LINK_VERSION, Link, Scenario, defaults
 from pages.ui.progress import Progress
 from pages.ui.shown import Facts, Shown
+from pages.ui.words import sentence
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -554,9 +555,9 @@ def move(name: str, values: Mapping[str, Any]) -> None:
 
 
 def _sentence(reason: ValueError) -> str:
-    """An engine's message, closed: another sentence may follow."""
+    """An engine's message as Markdown, closed: another sentence may follow."""
     text = str(reason)
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    return sentence(text if text.endswith((".", "!", "?")) else f"{text}.")
 
 
 def _not_finite(quantities: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui import lesson
+from pages.ui import lesson, words
 from pages.ui.controls import (
     ELSEWHERE,
     LINK_VERSION,
@@ -402,10 +402,12 @@ def _upload(row: Text) -> None:
     if held is None:
         return
     if row.refused(held[1]):
-        st.caption(f"**{held[0]}** was refused: the message above the picture says why.")
+        st.caption(
+            f"**{words.plain(held[0])}** was refused: the message above the picture says why."
+        )
     else:
         st.caption(
-            f"**{held[0]}** is in use. A link cannot carry it: send the exported settings instead."
+            f"**{words.plain(held[0])}** is in use. A link cannot carry it: send the exported settings instead."
         )
     if chosen is None:  # after a visit to another page its own cross is gone
         st.button("Use the field instead", key=f"{key}-drop", on_click=_dropped, args=(row,))

@@ -161,7 +161,7 @@ def mathml(latex: str, display: bool = False) -> str:
 
 _INLINE = re.compile(
     r"\$(?P<math>[^$]+)\$|`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*|\*(?P<italic>[^*\s](?:[^*]*[^*\s])?)\*"
-    r"|\[(?P<words>[^\]]+)\]\((?P<url>[^)\s]+)\)|\\(?P<plain>[\\`*$_\[\]~<>#|:-])",
+    r"|\[(?P<words>[^\]]+)\]\((?P<url>[^)\s]+)\)|\\(?P<plain>[\\`*_{}\[\]<>()#$~|&:-])",
     re.DOTALL,
 )
 

@@ -21,6 +21,8 @@ from pages.ui.component import component
 from pages.ui.controls import ELSEWHERE, rows, write_link
 from pages.ui.shown import Shown
 
+_FORMULA = tuple("=+-@＝＋－＠")
+
 _copy = component(
     "copy_link",
     html='<span class="lab-copy"><input readonly hidden aria-label="Link to these settings">'
@@ -114,8 +116,14 @@ def _rows(block: Mapping[str, Any], names: list[str]) -> Iterable[list[Any]]:
 
 
 def safe_cell(value: Any) -> Any:
-    """The cell as a spreadsheet may see it: text that starts like a formula gets a leading apostrophe."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@"):
+    """The cell as a spreadsheet may see it: text that starts like a formula gets a leading apostrophe.
+
+    So does text that starts with a tab or a line break, which some drop before they look, and text in the wide signs of
+    East Asian keyboards. Of text with a line break a later line is no cell of its own, since the file is quoted.
+    """
+    if isinstance(value, str) and (
+        value[:1] in ("\t", "\r", "\n") or value.lstrip()[:1] in _FORMULA
+    ):
         return "'" + value
     return value
 

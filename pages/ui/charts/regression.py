@@ -18,6 +18,7 @@ from pages.ui.charts.base import (
     series,
     token,
 )
+from pages.ui.words import in_chart
 
 if TYPE_CHECKING:
     from core.one_prompt import OnePrompt
@@ -363,8 +364,9 @@ def sweep_lines(axis: str, curves: Sequence[SweepCurve], **layout: Any) -> Figur
     for i, c in enumerate(curves):
         traces += [
             band(c.x, finite(c.low), finite(c.high), hue=HUES[i % len(HUES)], group=c.name),
-            line(c.x, c.values, c.name, i, mode="lines+markers"),
-        ]
+            line(c.x, c.values, in_chart(c.name), i, mode="lines+markers", legendgroup=c.name,
+                 meta={"series": c.name}),
+        ]  # fmt: skip
     return figure(*traces, x=axis, height=420, margin={"t": 30}, **layout)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pages.ui.charts.base import HUES, Figure, band, figure, line, token
+from pages.ui.words import in_chart
 
 _STYLE = {"accuracy": 0, "AUC": 1, "macro-F1": 2}
 
@@ -50,9 +51,9 @@ def text_prompt(ks: np.ndarray, options: Sequence[str], right: int, p: np.ndarra
     return figure(
         *(
             line(
-                at, p[:, j], options[j] + (" (right)" if j == right else ""), i,
-                mode="lines+markers", customdata=ks,
-                hovertemplate=options[j] + ": %{y:.3f} after %{customdata} examples<extra></extra>",
+                at, p[:, j], in_chart(options[j]) + (" (right)" if j == right else ""), i,
+                mode="lines+markers", customdata=ks, meta={"series": options[j]},
+                hovertemplate=in_chart(options[j]) + ": %{y:.3f} after %{customdata} examples<extra></extra>",
             )
             for i, j in enumerate(order)
         ),
