@@ -117,6 +117,11 @@ def version(name: str, checkpoints: Path = CHECKPOINTS) -> str:
     return hashlib.sha256(noted.encode()).hexdigest()[:16]
 
 
+def sums(checkpoints: Path = CHECKPOINTS) -> dict[str, dict[str, str]]:
+    """sha256 of config and weights by checkpoint, as noted; `load` refuses files that differ."""
+    return _manifest(checkpoints)
+
+
 def write_manifest(checkpoints: Path = CHECKPOINTS) -> dict[str, dict[str, str]]:
     """Note the sha256 of config and weights of every folder that lies there; returns the notes.
 

@@ -133,6 +133,13 @@ PAGES: tuple[Entry, ...] = (
         icon=":material/inventory_2:",
         blurb="What every pretrained model was trained on and how far it got; bring your own.",
     ),
+    Entry(
+        name="about",
+        title="About",
+        group="Lab",
+        icon=":material/info:",
+        blurb="Versions, sums of the checkpoints, the limits in force here, and how to cite.",
+    ),
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import streamlit as st
 
 from pages import catalog
-from pages.ui import panel, share
+from pages.ui import observe, panel, share, visit
 from pages.ui.chart_view import Frames, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
@@ -37,6 +37,7 @@ def framed(render: Callable[[], None]) -> None:
     browser that is sent dozens of widgets which stand there already needs as long for them as for the
     picture.
     """
+    observe.start()
     st.html(_STYLE)
     words = _words_of(render)
     if words is None:  # a page without controls, and it has drawn itself
@@ -144,7 +145,7 @@ def open_page(
         panel.taken_up(name)
         stage = st.container()
     _run.name = name
-    return Page(words.entry, settings, panel.values(name), stage, places.exports)
+    return Page(words.entry, settings, panel.values(name), stage, places)
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,7 @@ class Places:
             self.controls = st.container(key="lab-controls", gap="small", width=300)
             with st.container(key="lab-stage"):
                 self.tabs = st.container()
+                self.waiting = st.empty()
                 self.stage = st.container()
                 self.foot = st.container()
 
@@ -209,6 +211,7 @@ class Places:
             part("panel", lambda: panel.draw(entry.name, keyed=keyed))
         with self.tabs:
             panel.tabs(entry.name)
+        self.waiting.empty()
         panel.surrounded(entry.name, words.formula, words.scenario)
 
 
@@ -243,7 +246,7 @@ class Page(Generic[S]):
         make: Callable[..., S],
         values: Mapping[str, Any],
         stage: Any,
-        exports: Any,
+        places: Places,
     ) -> None:
         self.entry = entry
         self.name = entry.name
@@ -251,7 +254,8 @@ class Page(Generic[S]):
         self.settings: S = make(**values)
         self.stage = stage
         self._make = make
-        self._exports = exports
+        self._exports = places.exports
+        self._waiting = places.waiting
         self._figures: dict[str, Figure] = {}
         self._said: list[str] = []
 
@@ -274,6 +278,7 @@ class Page(Generic[S]):
         """
         worked = st.session_state.get(f"{self.name}~good")
         good: dict[str, Any] = worked or defaults(self.name)
+        compute = visit.watched(compute, self.name, self._waiting)
         try:
             result = compute(self.settings)
         except ValueError as reason:
