@@ -36,8 +36,8 @@ def render() -> None:
     with right:
         st.html(frame.Facts(("now",), now(), "Limits in force").html())
         st.caption(
-            "A result that is in the cache costs nothing again. When the cache is full, what was not asked for "
-            "the longest leaves it. Whoever comes while others compute waits in a queue, one turn a person."
+            "Results and uploads of all visitors together. When no more results fit, what was not asked for the "
+            "longest leaves. Whoever comes while others compute waits in a queue, one turn a person."
         )
     st.html(frame.Facts(("sha256",), sums(), "Checkpoints").html())
     st.caption(
@@ -59,16 +59,16 @@ def versions() -> list[tuple[str, ...]]:
 
 
 def now() -> list[tuple[str, ...]]:
-    store, gates = cache.STORE, (cache.GATE, cache.SEARCHES)
+    store = cache.STORE
     upload = st.get_option("server.maxUploadSize")
-    rows = [(limit.what, f"{limit.value} {limit.unit}") for limit in limits.ALL]
+    rows = [(limit.what, f"{limit.value} {limit.unit}".strip()) for limit in limits.ALL]
     return [
         *rows,
         ("one uploaded file", f"{upload} MiB"),
         ("threads of one operation", "1"),
         ("results kept now", f"{store.bytes / limits.MIB:.1f} MiB"),
-        ("memory of the server now", f"{observe.resident_bytes() / limits.MIB:.0f} MiB"),
-        ("people waiting now", str(sum(g.waiting for g in gates))),
+        ("memory now, with workers", f"{observe.all_resident_bytes() / limits.MIB:.0f} MiB"),
+        ("people waiting now", str(sum(g.waiting for g in cache.GATES))),
     ]
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from pages.ui import limits, uploads
 from pages.ui.gate import Gate
 from pages.ui.store import Store
+from pages.ui.workers import Pool
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,6 +57,13 @@ GATE = Gate(limits.TURNS.value)
 
 SEARCHES = Gate(1)
 """All searches of all sessions together take one core's time at most, so that the rest stays quick."""
+
+TEXTS = Gate(max(1, limits.WORKERS.value))
+"""Where text runs wait: they have processes of their own."""
+
+GATES = (GATE, SEARCHES, TEXTS)
+
+WORKERS = Pool(lambda: limits.WORKERS.value, lambda: limits.IDLE.value)
 
 STORE = Store(lambda: limits.CACHE.value * limits.MIB, GATE)
 
@@ -496,12 +504,24 @@ def text_model_is_warm(which: str) -> bool:
     return which in _TEXT_MODELS
 
 
-def text_model(which: str) -> TextModel:
-    """A causal language model: `models.text_lm.load`. Two are kept."""
-    torch_on_one_thread()
-    loaded = _text_model(which)
+def text_precision(which: str) -> str:
+    """Get a causal language model loaded (`models.text_lm.load`), and say in what numbers it computes."""
+    said = _text_precision(which, in_process=not limits.WORKERS.value)
     _TEXT_MODELS.add(which)
-    return loaded
+    return said
+
+
+@STORE.shared(8, gate=TEXTS)
+def _text_precision(which: str, in_process: bool) -> str:
+    if not in_process:
+        return WORKERS("text_model", which)
+    return str(text_model(which).model.dtype).removeprefix("torch.")
+
+
+def text_model(which: str) -> TextModel:
+    """The model in this process: where there are no workers. Two are kept."""
+    torch_on_one_thread()
+    return _text_model(which)
 
 
 @loaded(2)
@@ -539,13 +559,17 @@ def _text_key(which: TextTask) -> str:
     return hashlib.sha256(repr(which).encode()).hexdigest()
 
 
-@shared(2048)
+@STORE.shared(2048, gate=TEXTS)
 def _text_round(
     task: str, model: str, k: int, how: Prompting, start: int, stop: int, _which: TextTask
 ) -> list[np.ndarray]:
     from core import text
 
     asked = text.questions(text_task(_which), k, how, stop, start)
+    if limits.WORKERS.value:
+        return WORKERS(
+            "score_text", model, [(q.prompt, q.continuations) for q in asked], text.PIECE
+        )
     lm = text_model(model)
 
     def piece(at: int) -> list[np.ndarray]:

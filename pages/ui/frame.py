@@ -14,7 +14,7 @@ import numpy as np
 import streamlit as st
 
 from pages import catalog
-from pages.ui import observe, panel, share, visit
+from pages.ui import observe, panel, share, visit, workers
 from pages.ui.chart_view import Frames, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
@@ -281,6 +281,9 @@ class Page(Generic[S]):
         compute = visit.watched(compute, self.name, self._waiting)
         try:
             result = compute(self.settings)
+        except workers.Ended as reason:
+            self._warn(f"{reason} What was found so far is kept.", self.values, label="Go on")
+            st.stop()
         except ValueError as reason:
             if dear and worked is None:
                 self._warn(_sentence(reason), good, key="lab-refused")
@@ -319,12 +322,18 @@ class Page(Generic[S]):
         wait.end()
         return result
 
-    def _warn(self, message: str, back: Mapping[str, Any] | None, key: str = "lab-warning") -> None:
+    def _warn(
+        self,
+        message: str,
+        back: Mapping[str, Any] | None,
+        key: str = "lab-warning",
+        label: str = "Back to safe values",
+    ) -> None:
         with self.stage, st.container(horizontal=True, vertical_alignment="center", key=key):
             st.warning(message, icon=":material/error:")
             if back is not None:
                 st.button(
-                    "Back to safe values", on_click=move, args=(self.name, dict(back)),
+                    label, on_click=move, args=(self.name, dict(back)),
                     key=f"{self.name}~back", type="primary",
                 )  # fmt: skip
 

@@ -33,20 +33,16 @@ class Limit:
         return given if self.low <= given <= self.high else self.default
 
 
-CACHE = Limit("RESHAPE_CACHE_MB", 128, 1, 65536, "MiB", "results kept for all sessions together")
-UPLOADS = Limit(
-    "RESHAPE_UPLOADS_MB", 256, 1, 65536, "MiB", "uploaded checkpoints of all sessions together"
-)
+CACHE = Limit("RESHAPE_CACHE_MB", 128, 1, 65536, "MiB", "results kept")
+UPLOADS = Limit("RESHAPE_UPLOADS_MB", 256, 1, 65536, "MiB", "uploads kept")
 TURNS = Limit(
-    "RESHAPE_TURNS", max(1, min(os.cpu_count() or 1, 64)), 1, 64, "computations",
-    "heavy computations at the same time; the others wait in a queue",
+    "RESHAPE_TURNS", max(1, min(os.cpu_count() or 1, 64)), 1, 64, "people",
+    "computing at once",
 )  # fmt: skip
 WORKERS = Limit(
-    "RESHAPE_WORKERS", 1, 0, 16, "processes",
-    "worker processes for text; 0: text is computed in the server itself",
+    "RESHAPE_WORKERS", 1, 0, 16, "",
+    "worker processes for text",
 )  # fmt: skip
-IDLE = Limit(
-    "RESHAPE_WORKER_IDLE", 60, 1, 86400, "seconds", "rest after which a worker process ends"
-)
+IDLE = Limit("RESHAPE_WORKER_IDLE", 60, 1, 86400, "seconds", "a worker ends after")
 
 ALL = (CACHE, UPLOADS, TURNS, WORKERS, IDLE)

@@ -145,11 +145,18 @@ def resident_bytes(pid: int | str = "self") -> int:
         return 0
 
 
+def all_resident_bytes() -> int:
+    """Memory of the server and its workers."""
+    from pages.ui import cache
+
+    return sum(map(resident_bytes, ("self", *cache.WORKERS.pids)))
+
+
 def gauges() -> dict[str, tuple[int, str]]:
     """Name to value and words."""
     from pages.ui import cache, uploads
 
-    store, gates = cache.STORE, (cache.GATE, cache.SEARCHES)
+    store, gates = cache.STORE, cache.GATES
     return {
         "reshape_queue_length": (sum(g.waiting for g in gates), "Sessions that wait for a turn."),
         "reshape_computing": (sum(g.busy for g in gates), "Sessions that have a turn."),
@@ -158,6 +165,11 @@ def gauges() -> dict[str, tuple[int, str]]:
         "reshape_model_bytes": (store.held_bytes, "Bytes of models kept."),
         "reshape_upload_bytes": (uploads.total(), "Bytes of uploaded checkpoints."),
         "reshape_resident_bytes": (resident_bytes(), "Memory of the server."),
+        "reshape_workers": (len(cache.WORKERS.pids), "Worker processes."),
+        "reshape_worker_resident_bytes": (
+            all_resident_bytes() - resident_bytes(),
+            "Memory of the workers.",
+        ),
         "reshape_uptime_seconds": (int(time.time() - STARTED), "Since the server began."),
     }
 
@@ -167,6 +179,7 @@ def counters() -> dict[str, tuple[int, str]]:
 
     store = cache.STORE
     return {
+        "reshape_workers_died": (cache.WORKERS.died, "Worker processes that were killed."),
         "reshape_cache_hits": (store.hits, "Results found in the cache."),
         "reshape_cache_misses": (store.misses, "Results that had to be made."),
         "reshape_cache_dropped": (store.dropped, "Results that left the cache."),

@@ -100,13 +100,18 @@ class Store:
         self.held_bytes = 0  # of models, which are bounded in number
         self.hits = self.misses = self.dropped = 0
 
-    def shared(self, entries: int, *, heavy: bool = True, counted: bool = True) -> Callable[[F], F]:
+    def shared(
+        self, entries: int, *, heavy: bool = True, counted: bool = True, gate: Gate | None = None
+    ) -> Callable[[F], F]:
         """Decorator: keep up to `entries` results of this function.
 
         Args:
             heavy: it takes a turn at the gate. Where not, nothing it calls waits at the gate either.
             counted: its results count against the limit, and leave when that is reached.
+            gate: where it waits for its turn, if not where the others do.
         """
+
+        door = (gate or self.gate) if heavy else None
 
         def decorate(function: F) -> F:
             key_of = _key_of(function)
@@ -114,7 +119,7 @@ class Store:
             @functools.wraps(function)
             def wrapped(*args: Any, **kwargs: Any) -> Any:
                 key = key_of(args, kwargs)
-                return self._get(key, lambda: function(*args, **kwargs), entries, heavy, counted)
+                return self._get(key, lambda: function(*args, **kwargs), entries, door, counted)
 
             def clear() -> None:
                 with self._lock:
@@ -127,7 +132,7 @@ class Store:
         return decorate
 
     def _get(
-        self, key: tuple, make: Callable[[], Any], entries: int, heavy: bool, counted: bool
+        self, key: tuple, make: Callable[[], Any], entries: int, door: Gate | None, counted: bool
     ) -> Any:
         who = visitor()
         while True:
@@ -138,11 +143,11 @@ class Store:
             if flight is not None:  # somebody makes it now: one is enough
                 self._await(flight)
                 continue
-            if not heavy:
+            if door is None:
                 with through():
                     made = self._make(key, make, entries, counted)
             else:
-                with self.gate.turn():
+                with door.turn():
                     made = self._make(key, make, entries, counted)
             if made is not None:
                 return made[0]
