@@ -149,6 +149,13 @@ PAGES: tuple[Entry, ...] = (
         icon=":material/menu_book:",
         blurb="The words of the lab in a sentence or two each, with where to see them.",
     ),
+    Entry(
+        name="about",
+        title="About",
+        group="Lab",
+        icon=":material/info:",
+        blurb="Versions, sums of the checkpoints, the limits in force here, and how to cite.",
+    ),
 )
 
 

@@ -186,7 +186,7 @@ def compute(s: Settings, wait: Progress) -> Result:
             f"Loading {plain(model)}: seconds, or about half a minute when {DEFAULT_MODEL} is unpacked for "
             "the first time …"
         )
-        cache.text_model(model)
+        cache.text_precision(model)
     wait.total = n * sum(k + 1 for k in ks)  # a question after k examples is about k + 1 lines
     scores = []
     for k in ks:
@@ -305,7 +305,7 @@ def notes(s: Settings, r: Result) -> str:
 
 
 def precision(model: str) -> str:
-    return str(cache.text_model(model).model.dtype).removeprefix("torch.")
+    return cache.text_precision(model)
 
 
 def show_prompt(page: frame.Page[Settings], r: Result) -> None:

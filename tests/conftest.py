@@ -4,6 +4,7 @@ import os
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+os.environ.setdefault("RESHAPE_WORKERS", "0")  # tests put their own models into this process
 os.environ["RESHAPE_CHECK_FIGURES"] = "1"  # plotly checks every attribute of every figure
 os.environ["STREAMLIT_CLIENT_SHOW_ERROR_DETAILS"] = "full"  # a failing page test says why
 

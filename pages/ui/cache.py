@@ -1,8 +1,8 @@
-"""Every `st.cache_*` of the lab, and only here.
+"""Every cache of the lab, and only here.
 
-Results are frozen dataclasses that all sessions share: `cache_resource` hands out the same object without
-copying, so nobody may write into one. Keys are scalars and seeds (Streamlit only samples large arrays when
-it hashes them), sizes are bounded, and `core` is imported inside so that a page without torch stays free of it.
+Results are frozen dataclasses that all sessions share and nobody may write into. Keys are scalars and seeds,
+sizes are bounded in bytes (`store.py`), heavy functions wait for their session's turn (`gate.py`), and `core`
+is imported inside so that a page without torch stays free of it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import streamlit as st
 
-from pages.ui import uploads
+from pages.ui import limits, uploads
+from pages.ui.gate import Gate
+from pages.ui.store import Store
+from pages.ui.workers import Pool
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,9 +52,35 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable)
 
 
+GATE = Gate(limits.TURNS.value)
+"""Where heavy functions wait for their session's turn."""
+
+SEARCHES = Gate(1)
+"""All searches of all sessions together take one core's time at most, so that the rest stays quick."""
+
+TEXTS = Gate(max(1, limits.WORKERS.value))
+"""Where text runs wait: they have processes of their own."""
+
+GATES = (GATE, SEARCHES, TEXTS)
+
+WORKERS = Pool(lambda: limits.WORKERS.value, lambda: limits.IDLE.value)
+
+STORE = Store(lambda: limits.CACHE.value * limits.MIB, GATE)
+
+
 def shared(entries: int = 64) -> Callable[[F], F]:
-    """Decorator: keep up to `entries` results, shared by all sessions, never copied."""
-    return st.cache_resource(max_entries=entries, show_spinner=False)
+    """Decorator: keep up to `entries` results of a heavy function, shared by all sessions, never copied."""
+    return STORE.shared(entries)
+
+
+def quick(entries: int = 64) -> Callable[[F], F]:
+    """The same for what is done at once, whoever else computes."""
+    return STORE.shared(entries, heavy=False)
+
+
+def loaded(entries: int) -> Callable[[F], F]:
+    """The same for models: they are few, and count as such and not against the bytes of results."""
+    return STORE.shared(entries, heavy=False, counted=False)
 
 
 # ---- what answered ------------------------------------------------------------------------------
@@ -107,7 +135,7 @@ def _file_sums(paths: tuple[str, ...]) -> dict[str, str]:
 # ---- landscape ---------------------------------------------------------------------------------
 
 
-@shared(24)
+@quick(24)
 def landscape(table: str | bytes | None, **settings: Any) -> Landscape:
     """`core.landscape.landscape` of these settings; `table` is a pasted or uploaded one, or None."""
     torch_on_one_thread()
@@ -133,7 +161,9 @@ ZOO: Path | None = None
 PIECE = 64
 """Prompts answered between two looks at the progress bar."""
 
-_GATE = threading.BoundedSemaphore(os.cpu_count() or 1)
+_GATE = threading.BoundedSemaphore(
+    os.cpu_count() or 1
+)  # passes of a network, of all threads together
 _WARM: set[tuple[str, str]] = set()
 
 
@@ -148,6 +178,13 @@ def zoo_names() -> tuple[str, ...]:
     from models import zoo
 
     return zoo.names(zoo_folder())
+
+
+def zoo_sums() -> dict[str, dict[str, str]]:
+    """sha256 of the files of every checkpoint in the zoo."""
+    from models import zoo
+
+    return {name: zoo.sums(name, zoo_folder()) for name in zoo.names(zoo_folder())}
 
 
 def regression_views() -> tuple[str, ...]:
@@ -185,7 +222,7 @@ def checkpoint(name: str) -> CheckpointFacts:
     return _zoo_checkpoint(name, str(zoo_folder()))
 
 
-@shared(32)
+@quick(32)
 def _zoo_checkpoint(name: str, root: str) -> CheckpointFacts:
     from models import folder, zoo
 
@@ -218,14 +255,14 @@ def regressor(name: str) -> TransformerPredictor:
     return loaded
 
 
-@shared(8)
+@loaded(8)
 def _zoo_regressor(name: str, root: str) -> TransformerPredictor:
     from models import zoo
 
     return zoo.predictor(name, Path(root), lambda: _GATE)
 
 
-@shared(1)
+@loaded(1)
 def torch_on_one_thread() -> None:
     """Import torch and give each operation one thread.
 
@@ -237,7 +274,7 @@ def torch_on_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@shared(1)
+@loaded(1)
 def _workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="predict")
 
@@ -256,7 +293,7 @@ MOST_NUMBERS = 10_000_000
 """In the inputs of one draw: 76 MiB. Eight draws are kept, for all sessions together."""
 
 
-@shared(8)
+@quick(8)
 def prompts(draw: Draw) -> Prompts:
     """`core.prompts.sample_prompts` with a generator of the draw's seed. ValueError past
     MOST_NUMBERS, which only an uploaded checkpoint of many dimensions can ask for."""
@@ -432,7 +469,7 @@ def _key(who: str) -> str:
     return upload.key if upload else f"{zoo_folder()}/{who}"
 
 
-@shared(4)
+@quick(4)
 def sweep_table(table: str | bytes) -> SweepTable:
     """`core.sweep_table.parse` of an uploaded or pasted sweep."""
     from core.sweep_table import parse
@@ -496,7 +533,7 @@ class TextTask:
     words: tuple[str, ...] = ()
 
 
-@shared(8)
+@quick(8)
 def text_task(which: TextTask) -> Task:
     """`core.text`'s task of this description."""
     from core import text
@@ -517,15 +554,27 @@ def text_model_is_warm(which: str) -> bool:
     return which in _TEXT_MODELS
 
 
-def text_model(which: str) -> TextModel:
-    """A causal language model: `models.text_lm.load`. Two are kept."""
-    torch_on_one_thread()
-    loaded = _text_model(which)
+def text_precision(which: str) -> str:
+    """Get a causal language model loaded (`models.text_lm.load`), and say in what numbers it computes."""
+    said = _text_precision(which, in_process=not limits.WORKERS.value)
     _TEXT_MODELS.add(which)
-    return loaded
+    return said
 
 
-@shared(2)
+@STORE.shared(8, gate=TEXTS)
+def _text_precision(which: str, in_process: bool) -> str:
+    if not in_process:
+        return WORKERS("text_model", which)
+    return str(text_model(which).model.dtype).removeprefix("torch.")
+
+
+def text_model(which: str) -> TextModel:
+    """The model in this process: where there are no workers. Two are kept."""
+    torch_on_one_thread()
+    return _text_model(which)
+
+
+@loaded(2)
 def _text_model(which: str) -> TextModel:
     from models import text_lm
 
@@ -561,13 +610,17 @@ def _text_key(which: TextTask) -> str:
     return hashlib.sha256(repr(which).encode()).hexdigest()
 
 
-@shared(2048)
+@STORE.shared(2048, gate=TEXTS)
 def _text_round(
     task: str, model: str, k: int, how: Prompting, start: int, stop: int, _which: TextTask
 ) -> list[np.ndarray]:
     from core import text
 
     asked = text.questions(text_task(_which), k, how, stop, start)
+    if limits.WORKERS.value:
+        return WORKERS(
+            "score_text", model, [(q.prompt, q.continuations) for q in asked], text.PIECE
+        )
     lm = text_model(model)
 
     def piece(at: int) -> list[np.ndarray]:
@@ -736,9 +789,6 @@ def _head(predictor: TransformerPredictor | None) -> tuple[Any, PromptLaw | None
 
 # ---- ghost examples ------------------------------------------------------------------------------
 
-_SEARCHING = threading.Semaphore(1)
-"""All searches of all sessions together take one core's time at most, so that the rest stays quick."""
-
 
 class Search:
     """A search for ghosts that goes on where it was left, for every session that asks for the same.
@@ -759,7 +809,7 @@ class Search:
         """
         with self._lock:
             if self.newest is None or until is not None:
-                self._step()
+                self._step()  # one in any case: a queue may have used up the time
             while until is not None and time.monotonic() < until and not self._done:
                 self._step()
             assert self.newest is not None
@@ -772,7 +822,7 @@ class Search:
     def _step(self) -> None:
         if self._done:
             return
-        with _SEARCHING:
+        with SEARCHES.turn():
             start = time.monotonic()
             try:
                 self.newest = next(self._rest)
@@ -792,7 +842,7 @@ def ghost_search(who: str, settings: GhostSettings) -> Search:
     return _ghost_search(_key(who), settings, regressor(who))
 
 
-@shared(64)
+@quick(64)
 def _ghost_search(key: str, settings: GhostSettings, _predictor: TransformerPredictor) -> Search:
     from functools import partial
 
@@ -850,7 +900,7 @@ GHOST_QUERIES = 64
 """How many queries of one task are asked after the true prompt and after what replaces it."""
 
 
-@shared(8)
+@loaded(8)
 def _in_float64(key: str, _predictor: TransformerPredictor) -> Any:
     """The checkpoint's weights in float64, where an exact map is exact to 1e-10 and not to 1e-6."""
     return copy.deepcopy(_predictor.model).double()
@@ -876,7 +926,7 @@ def _layer_reading(
 # ---- induction head ------------------------------------------------------------------------------
 
 
-@shared(64)
+@quick(64)
 def induction_prompt(triggers: str, odds: float, length: int, seed: int) -> str:
     """A prompt drawn from the bigram model, ending in a trigger that came before."""
     from core.bigrams import TriggerLaw, decode, draw_prompt
@@ -884,7 +934,7 @@ def induction_prompt(triggers: str, odds: float, length: int, seed: int) -> str:
     return decode(draw_prompt(TriggerLaw(triggers, odds), length, np.random.default_rng(seed)))
 
 
-@shared(16)
+@quick(16)
 def induction_embedding(dimension: int, places: int, seed: int) -> Embedding:
     """`core.induction.random_embedding`, or orthonormal vectors where `dimension` is 0."""
     from core.induction import orthonormal, random_embedding
@@ -894,7 +944,7 @@ def induction_embedding(dimension: int, places: int, seed: int) -> Embedding:
     return random_embedding(dimension, places, np.random.default_rng(seed))
 
 
-@shared(64)
+@quick(64)
 def induction_heads(prompt: str, dimension: int, seed: int, **settings: Any) -> tuple[Head, ...]:
     """Closed form, matrices in orthonormal vectors, matrices in the embedding of `dimension`."""
     from core.bigrams import encode
@@ -963,7 +1013,7 @@ def on_plane(plane: Plane, points: np.ndarray) -> np.ndarray:
     return plane.project(torch.from_numpy(points)).numpy()
 
 
-@shared(2)
+@loaded(2)
 def _induction_snapshots(name: str, root: str) -> Training:
     from models import zoo
 

@@ -14,7 +14,19 @@ import numpy as np
 import streamlit as st
 
 from pages import catalog, tours
-from pages.ui import cache, lesson, panel, pin, share, teach, terms, tour
+from pages.ui import (
+    cache,
+    lesson,
+    observe,
+    panel,
+    pin,
+    share,
+    teach,
+    terms,
+    tour,
+    visit,
+    workers,
+)  # fmt: skip
 from pages.ui.chart_view import Frames, Live, chart_view
 from pages.ui.charts import Figure
 from pages.ui.component import component
@@ -47,6 +59,7 @@ def framed(render: Callable[[], None]) -> None:
     browser that is sent dozens of widgets which stand there already needs as long for them as for the
     picture.
     """
+    observe.start()
     st.html(_STYLE)
     _aid(data={}, key="lab-aid")
     words = _words_of(render)
@@ -173,7 +186,7 @@ def open_page(
         stage = st.container()
     _run.name = name
     cache.forget_used()
-    page = Page(words, settings, panel.values(name), stage, places.exports)
+    page = Page(words, settings, panel.values(name), stage, places)
     if not getattr(_run, "unseen", False):
         page.pinned = pin.take_up(name, page.values, stage, getattr(_run, "render", None))
     return page
@@ -244,6 +257,7 @@ class Places:
             with st.container(key="lab-stage"):
                 self.tour = st.container()
                 self.tabs = st.container(key="lab-tabs")
+                self.waiting = st.empty()
                 self.stage = st.container()
                 self.foot = st.container()
 
@@ -278,6 +292,7 @@ class Places:
             tour.bar(entry.name)
         with self.tabs:
             panel.tabs(entry.name)
+        self.waiting.empty()
         panel.surrounded(entry.name, words.formula, words.scenario)
 
 
@@ -290,7 +305,7 @@ class Page(Generic[S]):
         make: Callable[..., S],
         values: Mapping[str, Any],
         stage: Any,
-        exports: Any,
+        places: Places,
     ) -> None:
         self.words = words
         self.entry = words.entry
@@ -299,7 +314,8 @@ class Page(Generic[S]):
         self.settings: S = make(**values)
         self.stage = stage
         self._make = make
-        self._exports = exports
+        self._exports = places.exports
+        self._waiting = places.waiting
         self.pinned: pin.Pinned | None = None
         self._figures: dict[str, Figure] = {}
         self._alts: dict[str, str] = {}
@@ -326,8 +342,12 @@ class Page(Generic[S]):
         """
         worked = st.session_state.get(f"{self.name}~good")
         good: dict[str, Any] = worked or defaults(self.name)
+        compute = visit.watched(compute, self.name, self._waiting)
         try:
             result = compute(self.settings)
+        except workers.Ended as reason:
+            self._warn(f"{reason} What was found so far is kept.", self.values, label="Go on")
+            st.stop()
         except ValueError as reason:
             if getattr(_run, "unseen", None):
                 raise
@@ -368,12 +388,18 @@ class Page(Generic[S]):
         wait.end()
         return result
 
-    def _warn(self, message: str, back: Mapping[str, Any] | None, key: str = "lab-warning") -> None:
+    def _warn(
+        self,
+        message: str,
+        back: Mapping[str, Any] | None,
+        key: str = "lab-warning",
+        label: str = "Back to safe values",
+    ) -> None:
         with self.stage, st.container(horizontal=True, vertical_alignment="center", key=key):
             st.warning(message, icon=":material/error:")
             if back is not None:
                 st.button(
-                    "Back to safe values", on_click=move, args=(self.name, dict(back)),
+                    label, on_click=move, args=(self.name, dict(back)),
                     key=f"{self.name}~back", type="primary",
                 )  # fmt: skip
 

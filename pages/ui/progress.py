@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui import panel
+from pages.ui import gate, panel
 
 PATIENCE = 0.4
 """Seconds a computation may take before the bar is shown."""
@@ -17,8 +17,8 @@ PATIENCE = 0.4
 class Progress:
     """Share of the work done, with an estimate of the time left and a way to stop.
 
-    Streamlit ends a run at its next call when a control moves, and every `tick` is such a call:
-    moving any control stops the work. `Stop` goes back to the last settings that gave a picture.
+    Every `tick` looks whether the session has asked for something newer (`visit.look`), which ends the run: moving
+    any control stops the work. `Stop` goes back to the last settings that gave a picture.
     """
 
     def __init__(self, page: str, slot: Any, total: float, what: str = "Computing") -> None:
@@ -35,6 +35,7 @@ class Progress:
     def tick(self, done: float = 1.0) -> None:
         """Some of the work is done."""
         self.done += done
+        gate.visitor().look()
         spent = time.monotonic() - self.start
         if self._bar is None and (spent < PATIENCE or self.done >= self.total):
             return
