@@ -207,8 +207,11 @@ def _power_step(
     ratios = scores.clamp_min_(0)
     top, tiny = ratios.amax(dim=-1, keepdim=True), torch.finfo(scores.dtype).tiny
     ratios.div_(top.clamp_min(tiny))
-    powers = ratios.clamp_min(tiny).log2_().mul_(beta).clamp_min_(math.log2(tiny)).exp2_()
-    powers.mul_(ratios.sign())
+    if beta in (1, 2, 3):  # torch multiplies
+        powers = ratios**beta
+    else:
+        powers = ratios.clamp_min(tiny).log2_().mul_(beta).clamp_min_(math.log2(tiny)).exp2_()
+        powers.mul_(ratios.sign())
     total = torch.mul(powers, ratios).sum(dim=-1, keepdim=True)
     return powers.mul_(total.clamp_min_(tiny).pow_(-beta / (1 + beta)))
 

@@ -279,7 +279,10 @@ def _power_grid(
     low, high = _best_scores(over, up)
     scores = over.unsqueeze(1) + up.unsqueeze(2)
     if low > 0 and n * math.log2(high / low) < 40:  # one measure for the whole block
-        logs = scores.mul_(1 / high).clamp_min_(1e-30).log2_()
+        scores.mul_(1 / high)
+        if n in (2, 3):  # torch multiplies
+            return scores.clamp_min_(0).pow_(n).sum(dim=0).pow_(1 / n).mul_(high)
+        logs = scores.clamp_min_(1e-30).log2_()
         return logs.mul_(n).clamp_min_(-100).exp2_().sum(dim=0).log2_().div_(n).exp2_().mul_(high)
     top = scores.amax(dim=0)
     logs = scores.clamp_min_(1e-30).log2_()
@@ -309,7 +312,8 @@ def _sparse_grid(
     squared: `|beta f| <= 1e-3` will do.
     """
     scores = over.unsqueeze(1) + up.unsqueeze(2)
-    down, right = (torch.linspace(0, n - 1, min(n, 4)).long() for n in scores.shape[1:])
+    side = 4 if len(over) > 8 else 1  # few memories: Newton is as quick
+    down, right = (torch.linspace(0, n - 1, min(n, side)).long() for n in scores.shape[1:])
     some = (over[:, right].unsqueeze(1) + up[:, down].unsqueeze(2)).flatten(1).mT.contiguous()
     support = sparsemax_step(some, beta, torch.ones_like(some)).sign_()  # (K, M)
     size = support.sum(dim=1, keepdim=True)

@@ -42,6 +42,7 @@ def test_walk(visitor, lab, pictures, entry):
 
 def test_home_leads_to_every_page(visitor, lab):
     page = visitor.open(lab)
+    expect(page.locator(".lab-home-poster")).to_be_hidden()  # the picture has taken its place
     for entry in catalog.PAGES:
         if entry is not catalog.HOME:
             card = page.locator(f".st-key-lab-card-{entry.name}")

@@ -68,7 +68,7 @@ def test_batched_twin_is_the_vmap(name, beta):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("beta", [*BETAS, 2.0, 3.0])
 def test_weights_of_the_retrieval_loops_equal_attention(name, beta):
     """Also from a far-off step before, at scores of 0 and below, and for one state in numpy."""
     Xi, states = patterns_and_states(M=12, D=6)

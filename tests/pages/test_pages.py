@@ -1,14 +1,18 @@
 """Every page of the catalog, found by itself: it opens, one control moves, a number follows."""
 
+import base64
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from pages import catalog
+from pages import catalog, home
 from pages.ui import controls, share
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +54,16 @@ def test_home_shows_the_map():
     assert "Reshape Lab" in text
     for entry in catalog.PAGES[1:]:
         assert entry.blurb in text
+
+
+def test_the_poster_of_home_shows_the_energies_that_plotly_draws():
+    grid, memories = np.linspace(-1, 1, 41), np.array([[0.5, 0.0], [-0.5, 0.25]])
+    energy, _ = home.landscape(6.0, np.array([0.1, 0.1]), memories, grid)
+    file = base64.b64decode(re.search(r"base64,([^\"]+)", home.poster(energy))[1])
+    grey = np.asarray(Image.open(io.BytesIO(file)).convert("L")).astype(float)
+    assert grey.shape == energy.shape
+    order = energy[::-1].argsort(axis=None)  # the first row of an image is its top
+    assert (np.diff(grey.ravel()[order]) >= -1.5).all()  # lightness rises with energy
 
 
 @pytest.mark.parametrize("entry", PAGES, ids=lambda e: e.name)
