@@ -453,10 +453,11 @@ class Page(Generic[S]):
             return
         if self.pinned:
             self.pinned.finish(shown, self.stage)
+        kept = pin.pinned(self.name)
         with self._exports:
             pin.button(shown)
-            share.exports(shown, self.pinned.other(self.values) if self.pinned else None)
-            share.state_link(self.name, self.values, self.pinned and self.pinned.values)
+            share.exports(shown, kept and kept.other(self.values))
+            share.state_link(self.name, self.values, kept and kept.values)
 
 
 def _head(words: Words) -> None:
