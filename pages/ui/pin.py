@@ -158,7 +158,7 @@ def difference(page: str, key: str, compared: Compared) -> None:
     """What stands below a picture of B: B − A, or why there is none."""
     if compared.difference is not None:
         chart_view(
-            compared.difference, key=f"{page}-{key}-difference", alt="B minus A of the picture above",
+            compared.difference, key=f"{page}-{key}-difference", alt=compared.alt,
             file_name=f"{page}-{key}-difference",
         )  # fmt: skip
     if compared.note:
