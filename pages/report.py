@@ -35,7 +35,11 @@ def report(link: str) -> tuple[str, str]:
     from pages.ui import controls, unseen
     from pages.ui import report as reports
 
-    parts = urlsplit(link if "://" in link else f"{HOST}/{link.lstrip('/')}")
+    try:
+        parts = urlsplit(link if "://" in link else f"{HOST}/{link.lstrip('/')}")
+        query = parse_qs(parts.query, keep_blank_values=True)
+    except ValueError as reason:
+        raise LinkError(f"expected a link, got {link[:120]!r}: {reason}.") from reason
     name = parts.path.rstrip("/").rsplit("/", 1)[-1]
     pages = [e.name for e in catalog.PAGES if controls.rows(e.name)]
     if name not in pages:
@@ -44,7 +48,6 @@ def report(link: str) -> tuple[str, str]:
         )
     module = import_module(f"pages.{name}")
     presets = {s.name: s.values for s in module.SCENARIOS}
-    query = parse_qs(parts.query, keep_blank_values=True)
     read = controls.read_link(name, query, presets)
     if read.notices:
         raise LinkError(" ".join(read.notices))

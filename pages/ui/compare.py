@@ -34,6 +34,12 @@ class Compared:
     difference: Figure | None = None
     note: str = ""
 
+    @property
+    def alt(self) -> str:
+        """What the difference shows, in words."""
+        assert self.difference is not None
+        return f"{charts.raw(self.difference)[1]['title']['text']} of the picture above"
+
 
 def compared(key: str, figure: Figure, a: Shown) -> Compared:
     """B's picture `figure`, which is called `key` on the page, beside A's of that name."""
@@ -326,7 +332,10 @@ def _near(one: Any, other: Any) -> bool:
 
 def settings_in_words(page: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     """`β inverse temperature 8 → 20, noise 0.2 → 0.4`, "" if nothing that counts differs."""
-    return ", ".join(f"{label} {was} → {now}" for label, was, now in differing(page, a, b))
+    return ", ".join(
+        f"{label}{':' if label[-1].isdigit() else ''} {was} → {now}"
+        for label, was, now in differing(page, a, b)
+    )
 
 
 def numbers(a: Shown, b: Shown) -> Facts | None:

@@ -522,11 +522,12 @@ class Page(Generic[S]):
             return
         if self.pinned:
             self.pinned.finish(shown, self.stage)
+        kept = pin.pinned(self.name)
         with self._exports:
             pin.button(shown)
-            share.exports(shown, self.pinned.other(self.values) if self.pinned else None)
+            share.exports(shown, kept and kept.other(self.values))
             more = tour.stated(self.name) | lesson.of(self.name).stated()
-            share.state_link(self.name, self.values, self.pinned and self.pinned.values, more)
+            share.state_link(self.name, self.values, kept and kept.values, more)
 
 
 def _head(words: Words) -> None:

@@ -40,8 +40,11 @@ class Pinned:
     def finish(self, b: Shown, stage: Any) -> None:
         """The words above the pictures and the numbers below them."""
         a = self.other(b.values)
-        if a is None:
+        if dict(b.values) == dict(self.values):
             keep(self.page, self.values, b)
+        elif a is None:  # the page was asked for A at first, and refused it in the words above
+            forget(self.page)
+            return
         with self.place:
             _bar(self, a, b)
         if a is None:
@@ -155,7 +158,7 @@ def difference(page: str, key: str, compared: Compared) -> None:
     """What stands below a picture of B: B − A, or why there is none."""
     if compared.difference is not None:
         chart_view(
-            compared.difference, key=f"{page}-{key}-difference", alt="B minus A of the picture above",
+            compared.difference, key=f"{page}-{key}-difference", alt=compared.alt,
             file_name=f"{page}-{key}-difference",
         )  # fmt: skip
     if compared.note:

@@ -95,4 +95,4 @@ def comment(block: Mapping[str, Any]) -> str:
         *block["cite"]["paper"].splitlines(),
         *block["cite"]["lab"].splitlines(),
     ]
-    return "".join(f"# {line}\n" for line in lines)
+    return "".join(f"# {' '.join(line.splitlines())}\n" for line in lines)

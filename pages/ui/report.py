@@ -91,7 +91,7 @@ def _pictures(a: Shown | None, b: Shown) -> Iterator[str]:
         compared = compare.compared(key, figure, a) if a else compare.Compared(figure)
         yield _picture(compared.figure, b.alts.get(key, key))
         if compared.difference is not None:
-            yield _picture(compared.difference, "B − A of the picture above")
+            yield _picture(compared.difference, compared.alt)
         if compared.note:
             yield f'<p class="note">{html.escape(compared.note)}</p>'
 

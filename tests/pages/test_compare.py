@@ -109,6 +109,8 @@ def test_the_difference_of_settings_in_words():
     words = compare.settings_in_words("retrieval", a, b)
     assert words == "β inverse temperature 8 → 20, noise of the query 0.2 → 0.4"
     assert compare.settings_in_words("retrieval", a, a) == ""
+    a = controls.defaults("induction")  # a label that ends in a number is parted from the value
+    assert compare.settings_in_words("induction", a, a | {"beta2": 2.0}) == "β₂ layer 2: 5 → 2"
 
 
 def test_a_control_that_is_not_drawn_is_not_spoken_of():

@@ -80,15 +80,21 @@ def test_a_pin_in_a_link_is_drawn_once_and_a_moved_control_does_not_draw_it_agai
 
 
 def test_a_pin_the_page_cannot_draw_is_taken_off_with_the_reason():
-    at = visit("regression", {"prompts": 16}, pin="1~n~100~length~50")
-    assert any("n = 100 lies past the longest prompt" in w.value for w in at.warning)
-    assert not [w for w in at.button if w.key == "regression~pin-off"]
+    for own in (
+        {},
+        {"n": 100, "length": 50},
+    ):  # B is another setting, or the very one that is refused
+        at = visit("regression", own, pin="1~n~100~length~50")
+        assert any("n = 100 lies past the longest prompt" in w.value for w in at.warning)
+        assert not [w for w in at.button if w.key == "regression~pin-off"]
+        assert "pin=" not in "".join(str(h.value) for h in at.get("html") if "data-link" in h.value)
 
 
 @pytest.mark.parametrize(
     ("link", "said"),
     [
         ("nowhere?v=1", "expected a link to one of landscape"),
+        ("http://[", "expected a link, got"),
         ("http://localhost:8501/home", "expected a link to one of"),
         ("landscape?landscape-noise=2000", "is outside"),
         ("landscape?v=1&pin=2", "no pin"),
