@@ -288,7 +288,11 @@ export class Live {
     const { scene, before, after } = sides({ ...this.scene, ...changes });
     this.shown = scene;
     const panels = canvas.take(this.view.shown);
-    const { x, y } = panels[0].heat[0];
+    // A single picture has 201 points a side; smoothed, 101 look the same and are done in a quarter of the time.
+    const [x, y] = ["x", "y"].map((axis) => {
+      const fine = panels[0].heat[0][axis];
+      return fine.length > 101 ? fine.filter((_, i) => i % 2 === 0) : fine;
+    });
     const basins = live.whole && panels.some((p) => p.heat.some((t) => t.meta?.basins));
     const fields = { before: before.grid(x, y, basins), after: after.grid(x, y, basins) };
     const grids = { before: fields.before.z, after: fields.after.z };
@@ -304,7 +308,7 @@ export class Live {
       panel.side = shows === "before" ? "before" : "after";
       const side = { before, after }[panel.side];
       const heat = (trace) => {
-        if (!trace.meta?.basins) return { ...trace, z: grids[shows] };
+        if (!trace.meta?.basins) return { ...trace, x, y, z: grids[shows] };
         if (!live.whole) return trace;
         const labels = side.basins(trace.x, trace.y, fields[panel.side]);
         return { ...trace, z: labels.map((row) => row.map((v) => (v < 0 ? v : v % trace.meta.basins))) };
