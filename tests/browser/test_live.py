@@ -117,7 +117,8 @@ def test_a_drag_is_followed_in_the_browser_and_ends_in_the_link(visitor, lab):
     page.mouse.down()
     page.mouse.move(*point(0.2, 0.9), steps=4)
     expect(picture).to_have_attribute("data-live", "true")
-    assert page.evaluate(CHANGED) > 0.2
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate(CHANGED) > 0.2  # with the last move on it
     assert picture.get_attribute("data-revision") == revision
     page.mouse.up()
     expect(moved).to_have_value(re.compile(r"^memory 1: 0\.(19|2)\d*, 0\.(89|9)\d*$"))
