@@ -155,6 +155,7 @@ def test_a_drag_is_followed_in_the_browser_and_ends_in_the_link(visitor, lab):
     expect(picture).to_have_attribute("data-live", "")
     expect(picture).not_to_have_attribute("data-revision", revision)
 
+    expect(page).to_have_url(re.compile("landscape-beta=(?!20)"))
     said = page.locator(".lab-look").inner_text()
     other = visitor.open(page.url)
     expect(other.locator(".lab-look")).to_have_text(said)
