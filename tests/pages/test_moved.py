@@ -71,3 +71,36 @@ def test_settings_and_link_carry_them():
     np.testing.assert_array_equal(r.before.memories[0], [0.5, 0.5])
     assert "moved=(('memory', 0, 0.5, 0.5),)" in page.snippet(s)
     assert "1 point was moved by hand" in page.notes(s, r)
+
+
+def drawn(**changes):
+    s = page.Settings(**controls.defaults("landscape") | changes)
+    return s, page.compute(s)
+
+
+def test_the_browser_gets_both_landscapes_whole():
+    s, r = drawn(layout="random", memories=5, dimension=9, strength=0.25, moved="memory 0: 1, 1")
+    live = page.live(s, r)
+    assert not live.whole
+    memories = live.scene["memories"].reshape(5, 9)
+    full = live.scene["full"].reshape(5, 9)
+    np.testing.assert_allclose(memories + 0.25 * (full - memories), r.after.memories, atol=1e-12)
+    said = page.notes(s, r)
+    assert "only the query can be dragged" in said
+    assert "do nothing in more than 2 dimensions" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lemma": True, "dimension": 5}, "the query is an example"),
+        (
+            {"layout": "your table", "table": "\n".join(f"{i}, 1" for i in range(97))},
+            "more than 96 memories",
+        ),
+    ],
+)
+def test_where_nothing_can_be_dragged_the_page_says_why(changes, words):
+    s, r = drawn(**changes)
+    assert page.live(s, r) is None
+    assert words in page.notes(s, r)

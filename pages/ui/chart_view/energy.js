@@ -222,7 +222,8 @@ export class Landscape {
     const passed = new Int32Array(400);
     const [close, exact] = [1e-8 * this.norm ** 2, 1e-12 * this.norm ** 2];
     const { M, ax, ay, w } = this;
-    const cell = (x, y) => Math.max(0, Math.min(H - 1, Math.round((y - y0) / dy))) * G + Math.max(0, Math.min(G - 1, Math.round((x - x0) / dx)));
+    const inside = (v, count) => Math.max(0, Math.min(count - 1, Math.round(v)));
+    const cell = (x, y) => inside((y - y0) / dy, H) * G + inside((x - x0) / dx, G);
     const end = (x, y) => {
       let count = 0;
       let label = UNKNOWN;

@@ -1,6 +1,7 @@
 // Points of a landscape that can be dragged: energy, basins and the query's way follow in the browser, on the
 // canvas of plane.js. When the point is let go Python is told, and its picture takes over.
 import { sides } from "./energy.js";
+import { paintMarks } from "./marks.js";
 import { fill } from "./payload.js";
 
 const FAR = 4; // pixels a press may wander and still be a click
@@ -11,11 +12,11 @@ export class Live {
     this.changes = {}; // what differs from the scene that Python sent: { query, memories, examples, beta, strength }
     const { plot } = view;
     this.off = new AbortController();
-    const on = (target, name, act, more = {}) => target.addEventListener(name, act, { signal: this.off.signal, capture: true, ...more });
+    const { signal } = this.off;
+    const on = (target, name, act) => target.addEventListener(name, act, { signal, capture: true, passive: false });
     on(plot, "pointerdown", (e) => this.press(e));
     // Plotly listens to these: a press on a point is not for it.
-    for (const name of ["mousedown", "touchstart"]) on(plot, name, (e) => this.held && (e.stopPropagation(), e.preventDefault()), { passive: false });
-    on(plot, "touchmove", (e) => this.held && e.preventDefault(), { passive: false });
+    for (const name of ["mousedown", "touchstart", "touchmove"]) on(plot, name, (e) => this.held && keep(e));
     on(plot, "pointermove", (e) => this.hover(e));
     on(plot, "pointerleave", () => this.tell());
     on(window, "pointermove", (e) => this.drag(e));
@@ -35,8 +36,11 @@ export class Live {
 
   // A new picture has come from Python. What is held stays as it is, all else is Python's again.
   update(live, arrays) {
+    const before = this.scene;
     this.live = live;
     this.scene = fill(live.scene, arrays, {});
+    const others = ["memories", "examples"].some((k) => before && before[k].length !== this.scene[k].length);
+    if (others) this.held = this.keyed = undefined; // what was held may not be there any more
     this.scene.plane = { origin: this.scene.origin, basis: this.scene.basis };
     if (!this.held?.moved && !this.keyed) this.changes = {};
     this.watch();
@@ -60,7 +64,8 @@ export class Live {
   points(panel) {
     const { scene, shown } = this;
     const which = this.live.panels[panel.x];
-    const pick = (kind, flat) => Array.from({ length: flat.length / 2 }, (_, i) => ({ kind, index: i, at: [flat[2 * i], flat[2 * i + 1]] }));
+    const pick = (kind, flat) =>
+      Array.from({ length: flat.length / 2 }, (_, i) => ({ kind, index: i, at: [flat[2 * i], flat[2 * i + 1]] }));
     const now = { ...scene, ...this.changes };
     return [
       ...(this.live.whole ? pick("example", shown?.examples ?? now.examples) : []),
@@ -115,12 +120,15 @@ export class Live {
     tip.hidden = !trace || Boolean(over) || grip;
     if (tip.hidden) return;
     const { place, px, py } = found;
-    const nearest = (axis, v) => Math.max(0, Math.min(axis.length - 1, Math.round((v - axis[0]) / (axis[1] - axis[0]))));
+    const nearest = (axis, v) => clamp(Math.round((v - axis[0]) / (axis[1] - axis[0])), 0, axis.length - 1);
     const [j, i] = [nearest(trace.x, place.x(px)), nearest(trace.y, place.y(py))];
     const value = trace.z[i][j];
-    tip.textContent = `${trace.x[j].toFixed(3)}, ${trace.y[i].toFixed(3)}\nE = ${Number.isFinite(value) ? value.toFixed(4) : "not finite"}`;
+    const said = Number.isFinite(value) ? value.toFixed(4) : "not finite";
+    tip.textContent = `${trace.x[j].toFixed(3)}, ${trace.y[i].toFixed(3)}\nE = ${said}`;
     const flip = px + 150 > view.plot.clientWidth;
-    Object.assign(tip.style, { left: `${px + (flip ? -14 : 14)}px`, top: `${view.plot.offsetTop + py - 20}px`, transform: flip ? "translateX(-100%)" : "" });
+    tip.style.left = `${px + (flip ? -14 : 14)}px`;
+    tip.style.top = `${view.plot.offsetTop + py - 20}px`;
+    tip.style.transform = flip ? "translateX(-100%)" : "";
   }
 
   drag(event) {
@@ -165,7 +173,11 @@ export class Live {
     on(b, "focus", () => this.follow());
     on(b, "blur", () => this.keyed && this.finish());
     on(b, "keydown", (e) => this.key(e));
-    on(b, "keyup", (e) => this.keyed && e.key.startsWith("Arrow") && (clearTimeout(this.later), this.later = setTimeout(() => this.finish(), 500)));
+    on(b, "keyup", (e) => {
+      if (!this.keyed || !e.key.startsWith("Arrow")) return;
+      clearTimeout(this.later);
+      this.later = setTimeout(() => this.finish(), 500); // Python is told when the keys rest
+    });
     return b;
   }
 
@@ -207,15 +219,18 @@ export class Live {
     const point = all.at(this.chosen) ?? all.at((this.chosen = -1));
     const place = this.view.canvas.place(panel);
     const name = point.kind === "query" ? "the query" : `${point.kind} ${point.index}`;
-    this.handle.setAttribute("aria-label", `${name} at ${point.at.map((v) => v.toFixed(2)).join(", ")}. Arrows move it, Page Up and Page Down choose another point.`);
-    Object.assign(this.handle.style, { left: `${place.px(point.at[0])}px`, top: `${this.view.plot.offsetTop + place.py(point.at[1])}px` });
+    const at = Array.from(point.at, (v) => v.toFixed(2)).join(", ");
+    const how = "Arrows move it, Page Up and Page Down choose another point.";
+    this.handle.setAttribute("aria-label", `${name} at ${at}. ${how}`);
+    this.handle.style.left = `${place.px(point.at[0])}px`;
+    this.handle.style.top = `${this.view.plot.offsetTop + place.py(point.at[1])}px`;
   }
 
   // --- what follows -----------------------------------------------------------------------------------
 
   move(point, x, y, place) {
     const [x0, x1, y0, y1] = place.range;
-    const at = [Math.max(x0, Math.min(x1, x)), Math.max(y0, Math.min(y1, y))].map((v) => Number(v.toPrecision(5)));
+    const at = [clamp(x, x0, x1), clamp(y, y0, y1)].map((v) => Number(v.toPrecision(5)));
     point.at = at;
     if (point.kind === "query") Object.assign(this.changes, { query: at, placed: true });
     else {
@@ -232,10 +247,10 @@ export class Live {
 
   // Sliders of the page's panel: the text over their thumb is their value while they move.
   watch() {
-    if (this.sliders) return;
-    this.sliders = new MutationObserver(() => {
+    this.sliders ??= new MutationObserver(() => {
       for (const [name, place] of Object.entries(this.live.sliders)) {
-        const value = parseFloat(document.querySelector(`.${place} [data-testid=stSliderThumbValue]`)?.textContent);
+        const thumb = document.querySelector(`.${place} [data-testid=stSliderThumbValue]`);
+        const value = parseFloat(thumb?.textContent);
         if (!Number.isFinite(value) || value === (this.changes[name] ?? this.scene[name])) continue;
         if (Math.abs(value - this.scene[name]) <= 1e-5 * Math.abs(value)) delete this.changes[name];
         else this.changes[name] = value;
@@ -244,6 +259,7 @@ export class Live {
     });
     for (const place of Object.values(this.live.sliders)) {
       const node = document.querySelector(`.${place}`);
+      // Observing a node twice changes nothing, and a new node may stand in the place.
       if (node) this.sliders.observe(node, { subtree: true, childList: true, characterData: true });
     }
   }
@@ -268,117 +284,63 @@ export class Live {
   paint() {
     const started = performance.now();
     const { canvas, root } = this.view;
-    const { scene, before, after } = sides({ ...this.scene, ...this.changes });
+    const { live, changes } = this;
+    const { scene, before, after } = sides({ ...this.scene, ...changes });
     this.shown = scene;
-    const flat = this.live.whole;
     const panels = canvas.take(this.view.shown);
-    const { x, y } = panels[0].heat[0];
-    const basins = flat && panels.some((p) => p.heat.some((t) => t.meta?.basins));
+    // A single picture has 201 points a side; smoothed, 101 look the same and are done in a quarter of the time.
+    const [x, y] = ["x", "y"].map((axis) => {
+      const fine = panels[0].heat[0][axis];
+      return fine.length > 101 ? fine.filter((_, i) => i % 2 === 0) : fine;
+    });
+    const basins = live.whole && panels.some((p) => p.heat.some((t) => t.meta?.basins));
     const fields = { before: before.grid(x, y, basins), after: after.grid(x, y, basins) };
     const grids = { before: fields.before.z, after: fields.after.z };
     grids.difference = grids.after.map((row, i) => row.map((v, j) => v - grids.before[i][j]));
-    const span = this.live.panels[panels[0].x] === "difference" ? reach(grids.difference) : extent([...grids.before, ...grids.after]);
-    canvas.layout = { ...canvas.layout, coloraxis: { ...canvas.layout.coloraxis, cmin: span[0], cmax: span[1] } };
-    const ways = {};
-    for (const [name, side] of [["before", before], ["after", after]]) ways[name] = side.path(...scene.query);
+    const [low, high] = live.panels[panels[0].x] === "difference"
+      ? reach(grids.difference) : extent([...grids.before, ...grids.after]);
+    canvas.layout = { ...canvas.layout, coloraxis: { ...canvas.layout.coloraxis, cmin: low, cmax: high } };
+    // Beyond the plane the browser knows the query's way, but not where minima of the space have gone.
+    const reshaped = "beta" in changes || "strength" in changes;
+    const followed = live.whole || !reshaped;
     for (const panel of panels) {
-      const which = this.live.panels[panel.x];
-      const side = which === "before" ? before : after;
-      panel.heat = panel.heat.flatMap((trace) => {
-        if (!trace.meta?.basins) return [{ ...trace, z: grids[which] }];
-        const known = !("beta" in this.changes || "strength" in this.changes);
-        if (!flat) return known ? [trace] : []; // basins of the space take Python too long to wait for here
-        return [{ ...trace, z: side.basins(trace.x, trace.y, fields[side === before ? "before" : "after"]).map((row) => row.map((v) => (v < 0 ? v : v % trace.meta.basins))) }];
+      const shows = live.panels[panel.x];
+      panel.side = shows === "before" ? "before" : "after";
+      const side = { before, after }[panel.side];
+      const heat = (trace) => {
+        if (!trace.meta?.basins) return { ...trace, x, y, z: grids[shows] };
+        if (!live.whole) return trace;
+        const labels = side.basins(trace.x, trace.y, fields[panel.side]);
+        return { ...trace, z: labels.map((row) => row.map((v) => (v < 0 ? v : v % trace.meta.basins))) };
+      };
+      panel.heat = panel.heat.filter((t) => !t.meta?.basins || followed).map(heat);
+      panel.lines = panel.lines.map((trace) => {
+        const every = Math.round((x.length - 1) / (trace.x.length - 1));
+        const nth = (rows) => rows.filter((_, i) => i % every === 0);
+        const { start, end, size } = trace.contours;
+        const contours = { start: low, size: (high - low) / Math.round((end - start) / size) || 1 };
+        return { ...trace, z: nth(grids[shows]).map(nth), contours };
       });
-      const every = Math.round((x.length - 1) / (panel.lines[0].x.length - 1));
-      const coarse = grids[which].filter((_, i) => i % every === 0).map((row) => row.filter((_, j) => j % every === 0));
-      const number = Math.round((panel.lines[0].contours.end - panel.lines[0].contours.start) / panel.lines[0].contours.size) || 1;
-      panel.lines = panel.lines.map((l) => ({ ...l, z: coarse, contours: { start: span[0], size: (span[1] - span[0]) / number || 1 } }));
+      panel.way = side.path(...scene.query);
+      panel.lowest = live.whole ? [side.path(...lowest(grids[panel.side], x, y)).at(-1)] : followed ? undefined : [];
     }
     root.dataset.live = "true"; // plotly's marks hide
     this.tip.hidden = true;
-    canvas.paint((ctx, panel, place) => this.marks(ctx, panel, place, { before, after, scene, ways, grids, x, y }));
+    canvas.paint((ctx, panel, place) => paintMarks(ctx, panel, place, { scene, before, after }, this.view.shown));
     this.follow();
     root.dataset.frameMs = (performance.now() - started).toFixed(2);
     root.dataset.frames = Number(root.dataset.frames ?? 0) + 1;
   }
-
-  // The marks of one panel, in the look of plotly's traces of the same names.
-  marks(ctx, panel, place, { before, after, scene, ways, grids, x, y }) {
-    const which = this.live.panels[panel.x] === "before" ? "before" : "after";
-    const side = which === "before" ? before : after;
-    const look = Object.fromEntries(this.view.shown.data.filter((t) => t.type === "scatter" && (t.xaxis ?? "x").replace("x", "xaxis") === panel.x).map((t) => [t.name, t]));
-    const onPlane = (s, i) => [place.px(s.ax[i] - s.tilt[0]), place.py(s.ay[i] - s.tilt[1])];
-    const pixel = ([a, b]) => [place.px(a), place.py(b)];
-    const examples = Array.from({ length: scene.examples.length / 2 }, (_, j) => pixel([scene.examples[2 * j], scene.examples[2 * j + 1]]));
-    const memories = Array.from({ length: side.M }, (_, i) => onPlane(side, i));
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(place.left, place.top, place.width, place.height);
-    ctx.clip();
-    const arrow = look["its example"] ?? look["moved by W₁"];
-    if (arrow) {
-      const least = 0.06 * place.width * (x.at(-1) - x[0]) / (place.range[1] - place.range[0]);
-      const ends = which === "after" ? memories.map((m, i) => [onPlane(before, i), m]) : examples.map((e, j) => [memories[scene.pairs[j]], e]);
-      for (const [from, to] of ends) if (Math.hypot(to[0] - from[0], to[1] - from[1]) > least) arrowLine(ctx, from, to, arrow.line);
-    }
-    examples.forEach((at, j) => mark(ctx, at, look.examples.marker, j, "square"));
-    if (this.live.whole) {
-      const at = lowest(grids[which], x, y);
-      mark(ctx, pixel(side.path(...at).at(-1)), look["lowest points"].marker, 0, "diamond");
-    } else if (!("beta" in this.changes || "strength" in this.changes)) {
-      const l = look["lowest points"];
-      Array.from(l.x).forEach((v, i) => mark(ctx, pixel([v, l.y[i]]), l.marker, i, ["diamond", "box"][i]));
-    }
-    const way = ways[which].map(pixel);
-    ctx.beginPath();
-    way.forEach((p) => ctx.lineTo(...p));
-    Object.assign(ctx, { strokeStyle: look.query.line.color, lineWidth: look.query.line.width, lineJoin: "round" });
-    ctx.stroke();
-    way.forEach((at, i) => mark(ctx, at, { ...look.query.marker, size: i ? 5 : 9 }, 0, "disc"));
-    mark(ctx, way.at(-1), look.state.marker, 0, "ring");
-    memories.forEach((at, i) => {
-      mark(ctx, at, look.memories.marker, i, "disc");
-      if (!look.memories.mode.includes("text")) return;
-      const { color, size } = look.memories.textfont;
-      Object.assign(ctx, { fillStyle: color, font: `${size}px ${this.view.shown.layout.template.layout.font.family}`, textAlign: "center", textBaseline: "middle" });
-      ctx.fillText(i, at[0], at[1] + 0.5);
-    });
-    ctx.restore();
-  }
 }
 
-function mark(ctx, [x, y], marker, i, shape) {
-  const r = (Array.isArray(marker.size) || ArrayBuffer.isView(marker.size) ? marker.size[i] : marker.size) / 2;
-  ctx.globalAlpha = typeof marker.opacity === "number" ? marker.opacity : (marker.opacity?.[i] ?? 1);
-  ctx.beginPath();
-  if (shape === "square" || shape === "box") ctx.rect(x - r, y - r, 2 * r, 2 * r);
-  else if (shape === "diamond") [[-1.3, 0], [0, -1.3], [1.3, 0], [0, 1.3]].forEach(([a, b]) => ctx.lineTo(x + a * r, y + b * r));
-  else ctx.arc(x, y, r, 0, 2 * Math.PI);
-  ctx.closePath();
-  if (shape === "square" || shape === "disc") {
-    ctx.fillStyle = marker.color;
-    ctx.fill();
-  }
-  Object.assign(ctx, { strokeStyle: marker.line.color, lineWidth: marker.line.width });
-  ctx.stroke();
-  ctx.globalAlpha = 1;
+// For us alone, not for plotly or the page.
+function keep(event) {
+  event.stopPropagation();
+  event.preventDefault();
 }
 
-function arrowLine(ctx, from, to, { color, width }) {
-  const angle = Math.atan2(to[1] - from[1], to[0] - from[0]);
-  const tip = [to[0] - 9 * Math.cos(angle), to[1] - 9 * Math.sin(angle)];
-  ctx.globalAlpha = 0.85;
-  Object.assign(ctx, { strokeStyle: color, fillStyle: color, lineWidth: width });
-  ctx.beginPath();
-  ctx.moveTo(...from);
-  ctx.lineTo(...to);
-  ctx.stroke();
-  ctx.beginPath();
-  ctx.moveTo(...tip);
-  for (const side of [-1, 1]) ctx.lineTo(tip[0] - 10 * Math.cos(angle + side * 0.46), tip[1] - 10 * Math.sin(angle + side * 0.46));
-  ctx.fill();
-  ctx.globalAlpha = 1;
+function clamp(v, low, high) {
+  return Math.max(low, Math.min(high, v));
 }
 
 function extent(rows) {
