@@ -25,7 +25,7 @@ function begin(root) {
   const changed = () => {
     clearTimeout(soon);
     clearTimeout(later);
-    soon = setTimeout(mend, MENDED_AFTER);
+    soon = setTimeout(() => (mend(), enter()), MENDED_AFTER);
     later = setTimeout(speak, SPOKEN_AFTER);
   };
   const speak = () => {
@@ -48,7 +48,7 @@ function begin(root) {
   };
 
   const seen = new MutationObserver(changed);
-  seen.observe(document.querySelector(".stApp") ?? document.body, { childList: true, subtree: true, characterData: true });
+  seen.observe(document.body, { childList: true, subtree: true, characterData: true });
   const ears = new AbortController();
   for (const kind of ["pointerdown", "keydown", "input"]) document.addEventListener(kind, touched, { capture: true, signal: ears.signal });
   document.addEventListener("click", pressed, { signal: ears.signal });
@@ -87,6 +87,25 @@ function mend() {
   }
   // A list whose items stand in groups is none to a screen reader: what remains is links under a navigation.
   document.querySelectorAll("[data-testid=stSidebarNavItems], [data-testid=stSidebarNavItems] li").forEach((e) => attribute(e, "role", "none"));
+}
+
+// A menu that opens stands at the end of the document, far from its button for those who go on by keyboard: the
+// focus goes into it, and back to the button when it closes.
+let opener;
+
+function enter() {
+  const menu = document.querySelector("[data-testid=stPopoverBody]");
+  const here = document.activeElement;
+  if (menu && here?.closest(".stPopover") && !menu.contains(here)) {
+    const first = menu.querySelector("button, a[href], input") ?? (menu.textContent.trim() ? menu : null);
+    if (!first || opener === here) return;
+    opener = here;
+    if (first === menu) menu.tabIndex = -1;
+    first.focus();
+  } else if (!menu && opener) {
+    if (here === document.body) opener.focus();
+    opener = undefined;
+  }
 }
 
 function attribute(element, name, value) {

@@ -24,7 +24,7 @@ _mount = component(
     "chart_view",
     html='<figure class="lab-chart" data-state="loading"><div class="lab-chart-tools"></div>'
     '<div class="lab-chart-plot"></div><p class="lab-chart-message" role="status">Drawing …</p>'
-    '<figcaption class="lab-chart-words"></figcaption></figure>',
+    '<p class="lab-chart-words"></p></figure>',
 )
 
 _DTYPES = {

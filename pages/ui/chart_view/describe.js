@@ -39,6 +39,7 @@ function field(t) {
 }
 
 function number(v) {
+  if (Math.abs(v) < 1e-9) return "0"; // what rounding leaves
   return typeof v === "number" ? String(+v.toPrecision(3)) : plain(String(v));
 }
 
