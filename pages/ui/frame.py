@@ -184,7 +184,7 @@ class Places:
             self.controls = st.container(key="lab-controls", gap="small", width=300)
             with st.container(key="lab-stage"):
                 self.tabs = st.container()
-                self.waiting = st.empty()
+                self.waiting = st.container(key="lab-waiting")
                 self.stage = st.container()
                 self.foot = st.container()
 
@@ -278,7 +278,8 @@ class Page(Generic[S]):
         """
         worked = st.session_state.get(f"{self.name}~good")
         good: dict[str, Any] = worked or defaults(self.name)
-        compute = visit.watched(compute, self.name, self._waiting)
+        # Written to in every run: a fragment may use a place around it only if it did in a run of all the page.
+        compute = visit.watched(compute, self.name, self._waiting.empty())
         try:
             result = compute(self.settings)
         except workers.Ended as reason:
