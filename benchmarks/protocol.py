@@ -48,12 +48,17 @@ class Client:
 
     def open(self, patience: float = 120) -> float:
         """Connect, or connect again as the same session, and run the page; seconds until it is there."""
+        self.connect(patience)
+        return self.run(patience=patience)
+
+    def connect(self, patience: float = 120) -> None:
+        """Connect only."""
         protocols: list[Any] = ["streamlit", NO_TOKEN, *([self.session] if self.session else [])]
         url = self.address.replace("http", "ws", 1) + "/_stcore/stream"
+        # `with` would end the connection in the method that makes it.
         self._socket = connect(
             url, subprotocols=protocols, max_size=MOST_BYTES, open_timeout=patience
-        )
-        return self.run(patience=patience)
+        ).__enter__()
 
     def cut(self) -> None:
         """The connection breaks, or the tab is closed: the server cannot tell."""

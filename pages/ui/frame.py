@@ -257,7 +257,7 @@ class Places:
             with st.container(key="lab-stage"):
                 self.tour = st.container()
                 self.tabs = st.container(key="lab-tabs")
-                self.waiting = st.empty()
+                self.waiting = st.container(key="lab-waiting")
                 self.stage = st.container()
                 self.foot = st.container()
 
@@ -342,7 +342,8 @@ class Page(Generic[S]):
         """
         worked = st.session_state.get(f"{self.name}~good")
         good: dict[str, Any] = worked or defaults(self.name)
-        compute = visit.watched(compute, self.name, self._waiting)
+        # Written to in every run: a fragment may use a place around it only if it did in a run of all the page.
+        compute = visit.watched(compute, self.name, self._waiting.empty())
         try:
             result = compute(self.settings)
         except workers.Ended as reason:
