@@ -399,7 +399,8 @@ TOURS: dict[str, tuple[Step, ...]] = {
     "checkpoints": (
         Step(
             "numbers",
-            "What a checkpoint was trained on: the law of its inputs and labels, its size and how long it took.",
+            "R² of the checkpoint, measured now, beside what its card says and beside least squares. Below "
+            "stands the file: what it was trained on, its size and how long it took.",
         ),
         Step(
             "picture",
