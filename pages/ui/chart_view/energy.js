@@ -148,17 +148,20 @@ export class Landscape {
       for (let k = 0; k < M; k++)
         inY[k] = Math.exp(beta * ((ay[k] - my) * (y - cy) + ax[k] * cx + ay[k] * cy + level[k] - top));
       for (let j = 0; j < G; j++, at++) {
-        let [sum, sx, sy] = [0, 0, 0];
-        for (let k = 0, from = j * M; k < M; k++) {
-          const share = inX[from + k] * inY[k];
-          sum += share;
-          sx += share * ax[k];
-          sy += share * ay[k];
-        }
+        let sum = 0;
+        const from = j * M;
+        for (let k = 0; k < M; k++) sum += inX[from + k] * inY[k];
         const x = xs[j];
         const potential = Math.log(sum) / beta + top + mx * (x - cx) + my * (y - cy);
         z[i][j] = x * x / 2 + x * tilt[0] + y * y / 2 + y * tilt[1] - potential + constant;
         if (!tx) continue;
+        let sx = 0;
+        let sy = 0;
+        for (let k = 0; k < M; k++) {
+          const share = inX[from + k] * inY[k];
+          sx += share * ax[k];
+          sy += share * ay[k];
+        }
         tx[at] = sx / sum;
         ty[at] = sy / sum;
       }

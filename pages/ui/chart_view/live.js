@@ -296,9 +296,9 @@ export class Live {
     const basins = live.whole && panels.some((p) => p.heat.some((t) => t.meta?.basins));
     const fields = { before: before.grid(x, y, basins), after: after.grid(x, y, basins) };
     const grids = { before: fields.before.z, after: fields.after.z };
-    grids.difference = grids.after.map((row, i) => row.map((v, j) => v - grids.before[i][j]));
-    const [low, high] = live.panels[panels[0].x] === "difference"
-      ? reach(grids.difference) : extent([...grids.before, ...grids.after]);
+    const differs = live.panels[panels[0].x] === "difference";
+    if (differs) grids.difference = grids.after.map((row, i) => row.map((v, j) => v - grids.before[i][j]));
+    const [low, high] = differs ? reach(grids.difference) : extent([...grids.before, ...grids.after]);
     canvas.layout = { ...canvas.layout, coloraxis: { ...canvas.layout.coloraxis, cmin: low, cmax: high } };
     // Beyond the plane the browser knows the query's way, but not where minima of the space have gone.
     const reshaped = "beta" in changes || "strength" in changes;

@@ -104,6 +104,9 @@ export class Canvas {
     ctx.beginPath();
     const px = Array.from(x, place.px);
     const py = Array.from(y, place.py);
+    const between = (p, q, u, v, level) => p + (level - u) / (v - u) * (q - p);
+    let ends = 0; // two a line; a saddle has four
+    const end = (ex, ey) => (ends++ % 2 ? ctx.lineTo(ex, ey) : ctx.moveTo(ex, ey));
     for (let i = 0; i + 1 < z.length; i++) {
       const [low, high] = [z[i], z[i + 1]];
       for (let j = 0; j + 1 < low.length; j++) {
@@ -113,13 +116,10 @@ export class Canvas {
         if (!(most > least)) continue; // flat, or not finite
         for (let k = Math.ceil((least - start) / size); start + k * size < most; k++) {
           const level = start + k * size;
-          let ends = 0;
-          const end = (ex, ey) => (ends++ % 2 ? ctx.lineTo(ex, ey) : ctx.moveTo(ex, ey));
-          const between = (p, q, u, v) => p + (level - u) / (v - u) * (q - p);
-          if ((a < level) !== (b < level)) end(between(px[j], px[j + 1], a, b), py[i]);
-          if ((b < level) !== (c < level)) end(px[j + 1], between(py[i], py[i + 1], b, c));
-          if ((d < level) !== (c < level)) end(between(px[j], px[j + 1], d, c), py[i + 1]);
-          if ((a < level) !== (d < level)) end(px[j], between(py[i], py[i + 1], a, d));
+          if ((a < level) !== (b < level)) end(between(px[j], px[j + 1], a, b, level), py[i]);
+          if ((b < level) !== (c < level)) end(px[j + 1], between(py[i], py[i + 1], b, c, level));
+          if ((d < level) !== (c < level)) end(between(px[j], px[j + 1], d, c, level), py[i + 1]);
+          if ((a < level) !== (d < level)) end(px[j], between(py[i], py[i + 1], a, d, level));
         }
       }
     }
