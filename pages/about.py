@@ -8,7 +8,7 @@ from importlib import metadata
 
 import streamlit as st
 
-from pages.ui import cache, frame, limits, observe, share
+from pages.ui import cache, frame, limits, observe, provenance
 
 PACKAGES = (
     "streamlit", "plotly", "torch", "transformers", "numpy", "scipy", "scikit-learn", "safetensors",
@@ -45,11 +45,11 @@ def render() -> None:
         "page *Checkpoints*."
     )
     st.html('<h2 class="lab-group">How to cite</h2>')
-    st.markdown(CITE.format(version=share.VERSION))
+    st.markdown(CITE.format(version=provenance.VERSION))
 
 
 def versions() -> list[tuple[str, ...]]:
-    rows = [("Reshape Lab", share.VERSION), ("Python", platform.python_version())]
+    rows = [("Reshape Lab", provenance.VERSION), ("Python", platform.python_version())]
     for name in PACKAGES:
         try:
             rows.append((name, metadata.version(name)))

@@ -58,13 +58,13 @@ def test_a_line_a_computation_that_leaks_nothing(lines):
 def test_figures_are_histograms_counters_and_gauges():
     who = Visitor("a")
     who.tally.queue_seconds = 3.0
-    observe.computed(who, "layers", 3.2, "ValueError")
+    observe.computed(who, "a page", 3.2, "ValueError")
     found = observe.Figures().get_stats()
     assert set(found) == set(observe.Figures().stats_families)
     text = "\n".join(stat.to_metric_str() for stats in found.values() for stat in stats)
-    assert 'reshape_computation_seconds_bucket{le="0.25",page="layers"} 1' in text
-    assert 'reshape_computation_seconds_bucket{le="0.1",page="layers"} 0' in text
-    assert 'reshape_queue_seconds_bucket{le="5.0",page="layers"} 1' in text
+    assert 'reshape_computation_seconds_bucket{le="0.25",page="a page"} 1' in text
+    assert 'reshape_computation_seconds_bucket{le="0.1",page="a page"} 0' in text
+    assert 'reshape_queue_seconds_bucket{le="5.0",page="a page"} 1' in text
     assert 'reshape_unfinished_total{why="ValueError"}' in text
     for name in ("queue_length", "cache_bytes", "workers", "resident_bytes", "cache_hits_total"):
         assert f"\nreshape_{name} " in "\n" + text
@@ -76,8 +76,8 @@ def test_about_says_what_runs_and_no_path(monkeypatch):
     monkeypatch.setenv("RESHAPE_TURNS", "nonsense")
     at = visit_page("about", {})
     shown = " ".join(h.proto.body for h in at.get("html")) + " ".join(m.value for m in at.markdown)
-    for files in zoo.sums().values():
-        for sum_ in files.values():
+    for name in zoo.names():
+        for sum_ in zoo.sums(name).values():
             assert sum_ in shown
     assert "77 MiB" in shown
     assert limits.TURNS.value == limits.TURNS.default

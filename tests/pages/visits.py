@@ -1,5 +1,7 @@
 """A visit to one page by a link, and what stands on it."""
 
+import re
+
 from streamlit.testing.v1 import AppTest
 
 from pages.ui import controls
@@ -26,6 +28,11 @@ def visit(name, values, pin=None):
     at.run()
     assert not at.exception, at.exception
     return at
+
+
+def unlinked(markdown):
+    """The words without their links into the glossary."""
+    return re.sub(r'\[([^\]]*)\]\(glossary\?term=[^)"]* "[^"]*"\)', r"\1", markdown)
 
 
 def said(at):
