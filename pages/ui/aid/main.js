@@ -39,7 +39,9 @@ function begin(root) {
     said = text;
   };
   const touched = (event) => {
-    if (event.target.closest?.(".st-key-lab-controls, .st-key-lab-scenarios, .st-key-lab-tabs, .lab-chart-plot")) moved = true;
+    if (!event.target.closest?.(".st-key-lab-controls, .st-key-lab-scenarios, .st-key-lab-tabs, .lab-chart-plot")) return;
+    said ??= sentence() || undefined; // somebody may be quicker than the first quiet
+    moved = true;
   };
   const pressed = (event) => {
     const button = event.target.closest?.(".lab-drawer, .lab-skip");
