@@ -145,7 +145,7 @@ PAGES: tuple[Entry, ...] = (
     Entry(
         name="glossary",
         title="Glossary",
-        group="Words",
+        group="Lab",
         icon=":material/menu_book:",
         blurb="The words of the lab in a sentence or two each, with where to see them.",
     ),
