@@ -18,6 +18,7 @@ from pages.ui.chart_view import chart_view
 from pages.ui.charts import Figure
 from pages.ui.compare import Compared
 from pages.ui.shown import Shown
+from pages.ui.words import sentence
 
 
 @dataclass
@@ -98,7 +99,9 @@ def take_up(
             shown = _made_again(a, slot, render)
         except ValueError as reason:
             forget(page)
-            slot.warning(f"The pinned picture A cannot be drawn: {reason} The pin was taken off.")
+            slot.warning(
+                f"The pinned picture A cannot be drawn: {sentence(str(reason))} The pin was taken off."
+            )
             return None
         slot.empty()
         keep(page, a.values, shown)
