@@ -572,8 +572,8 @@ def render() -> None:
         PAGE,
         Settings,
         SCENARIOS,
-        lead="In-context examples move stored memories, and the wells a query falls into. Click to "
-        "place the query; drag it, an example, or a memory of the left picture, and the energy follows.",
+        lead="In-context examples move memories, and the wells a query falls into. Drag any point; click to "
+        "place the query.",
         equation=equation,
         symbols=SYMBOLS,
     )

@@ -567,7 +567,7 @@ def _scenarios(words: Words) -> None:
         if chosen is not None and tour.here(name) is None:  # a step has words of its own
             more = (("Look for", chosen.look), ("Refuted by", chosen.refuted))
             lines = [chosen.claim, *(f"**{what}** {text}" for what, text in more if text)]
-            st.caption(terms.linked("  \n".join(lines)))
+            st.caption(terms.linked(" ".join(lines)))
 
 
 def _choose(name: str, scenario: Scenario) -> None:
