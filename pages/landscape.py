@@ -309,13 +309,23 @@ def still(s: Settings, r: Landscape) -> str:
     return ""
 
 
+def tied(r: Landscape) -> bool:
+    """Whether in a picture the lowest minimum is as deep as another, up to rounding."""
+    low, high = r.colour_range
+    return any(
+        np.count_nonzero(side.stationary.energies <= side.space_energy + 1e-9 * (high - low)) > 1
+        for side in (r.before, r.after)
+    )
+
+
 def key(r: Landscape, view: str, basins: bool = False) -> str:
     """The colours and marks of the plane explained, as HTML."""
     flat = r.plane.kind == "identity"
     marks = {"disc": "memory", "ring": "query"}
     if not view.startswith("3-D"):
         marks |= {"square": "example", "arrow": "moves to"}
-        marks |= {"diamond": "lowest minimum" if flat else "lowest minimum of the space"}
+        one = "one of several equal lowest minima" if tied(r) else "lowest minimum"
+        marks |= {"diamond": one if flat else f"{one} of the space"}
         marks |= {} if flat else {"box": "lowest on the slice"}
     if view == "difference":
         low, high = -r.difference_range, r.difference_range

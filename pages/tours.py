@@ -50,8 +50,8 @@ TOURS: dict[str, tuple[Step, ...]] = {
         Step(
             "strength",
             "Now two examples (yellow squares) count in full. One linear map, W₁, carries their two memories "
-            "onto them and drags the other four along. On the right the wells have moved and **the query ends "
-            "elsewhere**: the context moved the minimum.",
+            "onto them and drags the other four along. On the right the wells have moved: the query still ends at "
+            "memory 0, and **memory 0 lies elsewhere now**. The context moved the minimum.",
             page="landscape",
         ),
         Step(
@@ -61,10 +61,9 @@ TOURS: dict[str, tuple[Step, ...]] = {
             page="landscape",
         ),
         Step(
-            "examples",
-            "Twelve examples in two dimensions. **Past rank many examples the linear map cannot follow**: the "
-            "sentence under the picture says by how much W₁ misses them. Move the number down to 2 to see it "
-            "fit again.",
+            "sentence",
+            "Twelve examples in two dimensions. **Past rank many examples the linear map cannot follow**: this "
+            "sentence ends with how far W₁ misses them. Move t down to 2 to see it fit again.",
             {"examples": 12, "shift": 1.0},
             page="landscape",
         ),

@@ -48,7 +48,11 @@ def compared(key: str, figure: Figure, a: Shown) -> Compared:
     ours, theirs = charts.raw(figure)[0], charts.raw(a.figures[key])[0]
     if any(t.get("type") in PLANES for t in ours):
         change = _change_of_planes(figure, ours, theirs)
-        note = "" if change else "A and B lie on other grids, so their cells cannot be subtracted."
+        note = (
+            ""
+            if change
+            else "A and B show other parts of the plane, so they cannot be subtracted point by point."
+        )
         return Compared(figure, change, note)
     if any(_flat(t) for t in ours):
         return _with_behind(figure, a.figures[key])
@@ -201,9 +205,10 @@ def _change_of_lines(
                 change = np.where((old > 0) & (new > 0), new / old, np.nan)
             else:
                 change = new - old
+        change[~(_within(spec, old) & _within(spec, new))] = np.nan
         if not np.isfinite(change).any():
             continue
-        reach.setdefault(axis, []).append(change[_within(spec, old) & _within(spec, new)])
+        reach.setdefault(axis, []).append(change)
         kept = {k: b[k] for k in ("xaxis", "yaxis", "line", "marker") if k in b}
         curve = {"type": "scatter", "mode": b.get("mode", "lines"), "x": b["x"], "y": change}
         curves.append(curve | kept | {"name": _called(b) or "change"})
@@ -281,7 +286,7 @@ def _change_of_planes(
     figure: Figure, ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]
 ) -> Figure | None:
     """B − A of every plane, one colour scale for all; None unless every plane has its partner on the same grid."""
-    pairs = [[t for t in side if t.get("type") in PLANES] for side in (ours, theirs)]
+    pairs = [[t for t in side if _plane(t)] for side in (ours, theirs)]
     if len(pairs[0]) != len(pairs[1]):
         return None
     changes, seen = [], set()
@@ -319,6 +324,11 @@ def _change_of_planes(
     return Figure(traces, layout | {"title": {"text": "B − A"}})
 
 
+def _plane(trace: Mapping[str, Any]) -> bool:
+    """Whether it is a plane of numbers; which memory a basin belongs to is none, though drawn as one."""
+    return trace.get("type") in PLANES and not (trace.get("meta") or {}).get("basins")
+
+
 def _near(one: Any, other: Any) -> bool:
     """Whether both are the same places; the last digits may differ by how a grid was laid."""
     a, b = np.asarray(one), np.asarray(other)
@@ -350,6 +360,10 @@ def numbers(a: Shown, b: Shown) -> Facts | None:
                     same += 1
                     continue
                 label = label if was == label else _bare_of_numbers(label)
+                if (
+                    "…" in label or len(label.split()) < 2
+                ):  # torn out of its sentence, which stands below
+                    continue
                 rows.append((html.escape(label), x, y, change(x, y)))
     for ours, theirs in _paired_tables(a.tables, b.tables):
         cells = {row[0]: row[1:] for row in reversed(ours.rows)}

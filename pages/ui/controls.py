@@ -7,6 +7,7 @@ link goes through and the fields of the exported settings all come from that row
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -1149,8 +1150,8 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
                 default = row.text(row.default)
                 notices.append(f"{shown} {reason}; the default `{default}` stands.")
         elif name == "v":
-            if given[-1].isdecimal() and 1 <= int(given[-1]) <= LINK_VERSION:
-                version = int(given[-1])
+            if _version(given[-1]):
+                version = _version(given[-1])
             else:
                 notices.append(
                     f"{shown} is no link version this lab knows; read as {LINK_VERSION}."
@@ -1176,6 +1177,11 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
             f"{len(names)} {what} to the page `{other}`, not here, and had no effect: {listed}."
         )
     return Link(values, version, preset, tuple(notices), pin)
+
+
+def _version(text: str) -> int:
+    """The link version a text says; 0 if it is none this lab has written."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) and int(text) <= LINK_VERSION else 0
 
 
 def write_link(
@@ -1205,10 +1211,10 @@ def read_pin(page: str, text: str) -> dict[str, Any]:
     """All settings of the page that `write_pin` wrote down. Raises ValueError with the reason: half of a pinned
     setting would be another one, so a pin is read as a whole or not at all."""
     version, *parts = text.split("~")
-    if not (version.isdecimal() and 1 <= int(version) <= LINK_VERSION) or len(parts) % 2:
+    if not _version(version) or len(parts) % 2:
         raise ValueError("is no pin this lab knows")
     known = {row.key: row for row in rows(page)}
-    values = {key: row.default_of(int(version)) for key, row in known.items()}
+    values = {key: row.default_of(_version(version)) for key, row in known.items()}
     for key, given in zip(parts[::2], parts[1::2], strict=True):
         value = unquote_plus(given)
         if key not in known:

@@ -49,6 +49,7 @@ _DRAWER = (
     '<button type="button" class="lab-skip">Skip to the picture</button>'
     '<button type="button" class="lab-drawer" aria-expanded="false">Controls</button>'
 )
+_NO_SCENARIO = "These settings are no scenario. Each button loads one: a claim, what to look for, what would refute it."
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
@@ -564,10 +565,14 @@ def _scenarios(words: Words) -> None:
                 s.label, key=f"{name}~preset-{s.name}", help=s.claim, on_click=_choose,
                 args=(name, s), type="primary" if s is chosen else "secondary", wrap=False,
             )  # fmt: skip
-        if chosen is not None and tour.here(name) is None:  # a step has words of its own
+        if not words.scenarios or tour.here(name) is not None:  # a step has words of its own
+            return
+        # Words always stand here, or the picture would jump under the mouse that drags one of its points.
+        lines = [_NO_SCENARIO]
+        if chosen is not None:
             more = (("Look for", chosen.look), ("Refuted by", chosen.refuted))
             lines = [chosen.claim, *(f"**{what}** {text}" for what, text in more if text)]
-            st.caption(terms.linked(" ".join(lines)))
+        st.caption(terms.linked(" ".join(lines)))
 
 
 def _choose(name: str, scenario: Scenario) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui import compare, panel, unseen, uploads
+from pages.ui import compare, lesson, panel, unseen, uploads
 from pages.ui.chart_view import chart_view
 from pages.ui.charts import Figure
 from pages.ui.compare import Compared
@@ -119,10 +119,15 @@ def _made_again(a: Pinned, slot: Any, render: Callable[[], None] | None) -> Show
     return unseen.visit(a.page, a.values, render=render, session=session, waiting=waiting)
 
 
+def _pin(b: Shown) -> None:
+    keep(b.page, b.values, b)
+    st.toast("Pinned as A. Move a control to compare.")
+
+
 def button(b: Shown) -> None:
     """Pin what is shown, in place of what was pinned."""
     st.button(
-        "Pin as A", key=f"{b.page}~pin-button", on_click=keep, args=(b.page, b.values, b),
+        "Pin as A", key=f"{b.page}~pin-button", on_click=_pin, args=(b,),
         help="Keep this picture. Then move a control: the new picture, B, is compared with it.",
     )  # fmt: skip
 
@@ -149,7 +154,8 @@ def _back(page: str, a: Shown) -> None:
     from pages.ui import frame
 
     panel.forget_notices(page)
-    frame.move(page, a.values)
+    locked = lesson.of(page).locked
+    frame.move(page, {key: value for key, value in a.values.items() if key not in locked})
 
 
 def _swap(page: str, a: Shown, b: Shown) -> None:

@@ -303,6 +303,8 @@ export class Live {
     // Beyond the plane the browser knows the query's way, but not where minima of the space have gone.
     const reshaped = "beta" in changes || "strength" in changes;
     const followed = live.whole || !reshaped;
+    // The energy stays as it is while the query alone is dragged, unless the query is an example.
+    const still = !scene.lemma && !reshaped && !("memories" in changes || "examples" in changes);
     for (const panel of panels) {
       const shows = live.panels[panel.x];
       panel.side = shows === "before" ? "before" : "after";
@@ -322,7 +324,8 @@ export class Live {
         return { ...trace, z: nth(grids[shows]).map(nth), contours };
       });
       panel.way = side.path(...scene.query);
-      panel.lowest = live.whole ? [side.path(...lowest(grids[panel.side], x, y)).at(-1)] : followed ? undefined : [];
+      const found = () => [side.path(...lowest(grids[panel.side], x, y)).at(-1)];
+      panel.lowest = still ? undefined : live.whole ? found() : followed ? undefined : [];
     }
     root.dataset.live = "true"; // plotly's marks hide
     this.tip.hidden = true;

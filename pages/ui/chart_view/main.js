@@ -170,7 +170,7 @@ class View {
         keepCameras(this.plot);
         this.drawing = true;
         await Plotly.react(this.plot, data, layout, {
-          displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset+autosize",
+          displayModeBar: false, showTips: false, responsive: false, scrollZoom: false, doubleClick: "reset+autosize",
         });
         this.drawing = false;
         if (!this.drawn) {

@@ -252,7 +252,7 @@ def _marks(
             {"symbol": ["diamond-open", "square-open"][:kinds], "size": [27, 24][:kinds],
              "color": ink, "line": {"width": 1.8, "color": ink}},
             text=["minimum of the space", "point of the slice"][:kinds],
-            hovertemplate="lowest %{text}" + off_plane,
+            hovertemplate="lowest %{text}" + ("<extra></extra>" if kinds == 1 else off_plane),
         ),
         mark(
             side.path, side.path_off_plane, "query",
