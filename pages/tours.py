@@ -49,9 +49,9 @@ TOURS: dict[str, tuple[Step, ...]] = {
         ),
         Step(
             "strength",
-            "Now two examples (yellow squares) count in full. One linear map, W₁, carries their two memories "
-            "onto them and drags the other four along. On the right the wells have moved: the query still ends at "
-            "memory 0, and **memory 0 lies elsewhere now**. The context moved the minimum.",
+            "Now two examples (yellow squares) count. One linear map, W₁, carries their two memories "
+            "onto them and drags the other four along. On the right the wells have moved: the query ends at "
+            "memory 0, and **memory 0 lies elsewhere**. The context moved the minimum.",
             page="landscape",
         ),
         Step(
