@@ -317,6 +317,8 @@ def _change_of_planes(
         k: v for k, v in charts.raw(figure)[1].items()
         if re.fullmatch(r"[xy]axis\d*|height|annotations|margin|plot_bgcolor|meta", k)
     }  # fmt: skip
+    # The browser's canvas paints planes in the landscape's own scale, plotly these.
+    layout["meta"] = {k: v for k, v in (layout.get("meta") or {}).items() if k != "canvas"}
     scene = charts.raw(figure)[1].get("scene") or {}
     for name in ("xaxis", "yaxis"):
         if title := (scene.get(name) or {}).get("title"):

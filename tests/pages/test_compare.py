@@ -97,6 +97,20 @@ def test_planes_are_subtracted_on_one_grid_and_refused_on_two():
     assert "cannot be subtracted" in other.note
 
 
+def test_basins_are_no_numbers_and_plotly_paints_the_difference():
+    z = np.arange(4.0).reshape(2, 2)
+    basins = {"type": "heatmap", "z": z % 2, "x": [0, 1], "y": [0, 1], "meta": {"basins": 24}}
+
+    def plane(scale, *more):
+        energy = {"type": "heatmap", "z": z * scale, "x": [0, 1], "y": [0, 1]}
+        return charts.Figure([*more, energy], {"meta": {"canvas": True, "square": True}})
+
+    change = beside(plane(3, basins), plane(1)).difference
+    traces, layout = charts.raw(change)
+    np.testing.assert_array_equal([t["z"] for t in traces], [2 * z])
+    assert layout["meta"] == {"square": True}
+
+
 def test_another_picture_is_said_to_be_one():
     both = compare.compared("else", lines(X), shown(lines(X)))
     assert both.note == compare.OTHER_PICTURE
