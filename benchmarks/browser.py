@@ -34,7 +34,10 @@ ALL_DRAWN = """() => {
   if (document.querySelector("[data-testid=stSkeleton], [data-testid=stAppSkeleton]")) return false;
   const ready = (e) => e.querySelector(".lab-copy[data-link], .lab-aid, .lab-tour-keys[data-lit]")
     || e.querySelector(".lab-chart[data-state=drawn][data-painted]");
-  return [...document.querySelectorAll(".stBidiComponent")].every(ready);
+  const parts = [...document.querySelectorAll(".stBidiComponent")];
+  // Before anything is there all of it is ready; the floor's page has nothing but its slider.
+  if (!parts.length && !document.querySelector(".stSlider")) return false;
+  return parts.every(ready);
 }"""
 """True when the script has ended and every chart and link of the page stands on the screen."""
 
