@@ -285,7 +285,7 @@ def test_known_numbers_are_measured_known(stand_ins, figures, monkeypatch):
 def test_known_numbers_need_the_papers_task(stand_ins, monkeypatch):
     monkeypatch.setattr("pages._regression.numbers.N_KNOWN", 8)
     at = opened(view="known numbers", checkpoint="linear-d5")
-    assert "**linear-d20** is asked" in at.caption[0].value
+    assert any("**linear-d20** is asked" in c.value for c in at.caption)
 
 
 def test_positions_on_the_same_prompts(stand_ins, figures):
