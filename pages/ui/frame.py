@@ -49,7 +49,7 @@ _DRAWER = (
     '<button type="button" class="lab-skip">Skip to the picture</button>'
     '<button type="button" class="lab-drawer" aria-expanded="false">Controls</button>'
 )
-_NO_SCENARIO = "These settings are no scenario. Each button loads one: a claim, what to look for, and how it would fail."
+_NO_SCENARIO = "These settings are no scenario. Each button loads one: a claim, what to look for, how it would fail."
 _STYLE = f"<style>{(Path(__file__).parent / 'style.css').read_text()}</style>"
 
 
