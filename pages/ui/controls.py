@@ -1150,8 +1150,8 @@ def read_link(page: str, query: Mapping[str, list[str]], presets: Iterable[str] 
                 default = row.text(row.default)
                 notices.append(f"{shown} {reason}; the default `{default}` stands.")
         elif name == "v":
-            if _version(given[-1]):
-                version = _version(given[-1])
+            if said := _version(given[-1]):
+                version = said
             else:
                 notices.append(
                     f"{shown} is no link version this lab knows; read as {LINK_VERSION}."

@@ -18,6 +18,7 @@ from pages.ui.controls import (
     Number,
     Text,
     Toggle,
+    in_effect,
     read_link,
     rows,
 )
@@ -217,7 +218,7 @@ def draw(page: str, *, keyed: bool) -> None:
     before = st.session_state.get(f"{page}~shown", {})
     st.session_state[f"{page}~shown"] = {k: v for k, v in before.items() if k in tabbed}
     section = ""
-    undrawn: set[str] = set()
+    drawn = in_effect(page, current)
     hidden = lesson.of(page).hidden
     for row in rows(page):
         if isinstance(row, Choice) and row.tabs:
@@ -225,10 +226,7 @@ def draw(page: str, *, keyed: bool) -> None:
         if row.key in hidden:
             st.session_state.pop(f"{row.name}~slider", None)  # as below
             continue
-        if row.when is not None and (
-            row.when[0] in undrawn or current[row.when[0]] not in row.when[1]
-        ):
-            undrawn.add(row.key)
+        if row not in drawn:
             # The browser forgets a slider that goes. What Python remembers of it would stop the value from
             # being sent again, and the slider would come back at its lowest stop.
             st.session_state.pop(f"{row.name}~slider", None)

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages import catalog
 from pages.ui import controls, frame, terms
+from tests.pages.visits import TERM, unlinked
 from tests.test_registry import WITH_CONTROLS, module
 
 # Of every reader: functions, relations, brackets, Euler's number, an index that only counts.
@@ -181,7 +182,6 @@ def test_what_a_page_names_is_in_the_glossary(word):
     assert f"[{word.strip()}](glossary?term=" in terms.linked(word.strip())
 
 
-LINK = re.compile(r'\[([^\]]*)\]\(glossary\?term=[^)"]* "[^"]*"\)')
 TEXTS = [
     text
     for name in WITH_CONTROLS
@@ -196,18 +196,18 @@ TEXTS = [
 )
 def test_links_change_no_word(parts):
     text = " ".join(parts)
-    assert LINK.sub(r"\1", terms.linked(text)) == text
+    assert unlinked(terms.linked(text)) == text
 
 
 def test_each_term_is_linked_once_and_never_inside_a_formula_or_a_link():
     linked = terms.linked("Query and query, $query$, `margin`, [a ridge](x), as well, wells, head")
-    assert [m[1] for m in LINK.finditer(linked)] == ["Query", "wells", "head"]
+    assert [m[1] for m in TERM.finditer(linked)] == ["Query", "wells", "head"]
     assert "[a ridge](x)" in linked
 
 
 def test_a_lead_explains_its_words():
     """The first sentence of every page that is about a mechanism leads to at least one term."""
-    without = [n for n in WITH_CONTROLS if not LINK.search(terms.linked(words(n).lead))]
+    without = [n for n in WITH_CONTROLS if not TERM.search(terms.linked(words(n).lead))]
     assert without == []
 
 

@@ -30,9 +30,13 @@ def visit(name, values, pin=None):
     return at
 
 
+TERM = re.compile(r'\[([^\]]*)\]\(glossary\?term=[^)"]* "[^"]*"\)')
+"""A word and its link into the glossary."""
+
+
 def unlinked(markdown):
     """The words without their links into the glossary."""
-    return re.sub(r'\[([^\]]*)\]\(glossary\?term=[^)"]* "[^"]*"\)', r"\1", markdown)
+    return TERM.sub(r"\1", markdown)
 
 
 def said(at):
